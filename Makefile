@@ -1,0 +1,125 @@
+# heng: one binary. `make` builds it, `make demo FOLDER=/path` shows its main job on your own folder, `make test` checks everything.
+SHELL := /bin/bash
+CC ?= gcc
+VARIANT ?= release
+OUT := build/$(VARIANT)
+PREFIX ?= /usr/local
+FLOORS := base sys core wire plug http folder app
+
+PKGS := libcrypto libcurl jansson yaml-0.1 libxxhash libisal sqlite3 liburing
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror
+HARDENING := -fstack-protector-strong -fPIE -D_FORTIFY_SOURCE=2
+PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
+PKG_LIBS = $(shell pkg-config --libs $(PKGS))
+CPPFLAGS_ALL = -Isrc -D_GNU_SOURCE $(PKG_CFLAGS)
+CFLAGS_ALL = -std=gnu17 -g $(WARNINGS) -pthread $(VARIANT_CFLAGS) $(CFLAGS)
+LDFLAGS_ALL = -pthread -pie -Wl,-z,relro,-z,now $(VARIANT_LDFLAGS) $(LDFLAGS)
+
+ifeq ($(VARIANT),release)
+VARIANT_CFLAGS := -O2 -flto=auto $(HARDENING)
+VARIANT_LDFLAGS := -O2 -flto=auto
+else ifeq ($(VARIANT),debug)
+VARIANT_CFLAGS := -O1 $(HARDENING)
+else ifeq ($(VARIANT),clang)
+CC := clang
+VARIANT_CFLAGS := -O1 $(HARDENING)
+else ifeq ($(VARIANT),asan)
+VARIANT_CFLAGS := -O1 -fPIE -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+VARIANT_LDFLAGS := -fsanitize=address,undefined
+else ifeq ($(VARIANT),tsan)
+VARIANT_CFLAGS := -O1 -fPIE -fno-omit-frame-pointer -fsanitize=thread
+VARIANT_LDFLAGS := -fsanitize=thread
+else ifeq ($(VARIANT),fuzz)
+CC := clang
+VARIANT_CFLAGS := -O1 -fPIE -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link
+VARIANT_LDFLAGS := -fsanitize=address,undefined
+else
+$(error VARIANT is one of release debug clang asan tsan fuzz)
+endif
+
+SOURCES := $(foreach floor,$(FLOORS),$(wildcard src/$(floor)/*.c))
+LIB_OBJECTS := $(patsubst src/%.c,$(OUT)/obj/%.o,$(filter-out src/app/main.c,$(SOURCES)))
+MAIN_OBJECT := $(OUT)/obj/app/main.o
+UNIT_SOURCES := $(foreach floor,$(FLOORS),$(wildcard test/$(floor)/t_*.c))
+UNIT_TESTS := $(patsubst test/%.c,$(OUT)/test/%,$(UNIT_SOURCES))
+FUZZ_SOURCES := $(wildcard fuzz/fuzz_*.c)
+FUZZ_REPLAYS := $(patsubst fuzz/%.c,$(OUT)/fuzz/replay_%,$(FUZZ_SOURCES))
+FUZZ_TARGETS := $(patsubst fuzz/%.c,$(OUT)/fuzz/%,$(FUZZ_SOURCES))
+BENCH_SOURCES := $(wildcard bench/*.c)
+BENCH_BINARIES := $(patsubst bench/%.c,$(OUT)/bench/%,$(BENCH_SOURCES))
+
+.PHONY: all heng deps deps-test demo test unit units replays lint asan tsan fuzz bench bench-folder chaos install clean compile
+all: heng
+heng: $(OUT)/heng
+	@ln -sfn $(OUT)/heng heng
+
+$(OUT)/heng: $(MAIN_OBJECT) $(LIB_OBJECTS)
+	$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS)
+$(OUT)/obj/%.o: src/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+$(OUT)/test/%: test/%.c $(LIB_OBJECTS) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) -Itest $(CFLAGS_ALL) -MMD -MP -MF $@.d $(LDFLAGS_ALL) -o $@ $< $(LIB_OBJECTS) $(PKG_LIBS) -lcmocka
+$(OUT)/fuzz/replay_%: fuzz/%.c fuzz/replay.c $(LIB_OBJECTS) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $< fuzz/replay.c $(LIB_OBJECTS) $(PKG_LIBS)
+$(OUT)/fuzz/fuzz_%: fuzz/fuzz_%.c $(LIB_OBJECTS) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(LIB_OBJECTS) $(PKG_LIBS)
+$(OUT)/bench/%: bench/%.c $(LIB_OBJECTS) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $< $(LIB_OBJECTS) $(PKG_LIBS)
+
+# Without system packages nothing else works, so each entry point below brings its own.
+deps:
+	@tools/deps build
+deps-test:
+	@tools/deps test
+
+demo: deps
+	@$(MAKE) --no-print-directory -j"$$(nproc)" heng
+	@tools/demo "$(FOLDER)"
+
+test: deps-test
+	@$(MAKE) --no-print-directory -j"$$(nproc)" heng units replays
+	@tools/test-run $(OUT)
+
+units: $(UNIT_TESTS)
+replays: $(FUZZ_REPLAYS)
+unit: units replays
+	@tools/test-run $(OUT) unit
+compile: $(MAIN_OBJECT) $(LIB_OBJECTS) $(UNIT_TESTS)
+
+lint: deps-test
+	@tools/floors
+	@tools/lint
+	@$(MAKE) --no-print-directory -j"$$(nproc)" VARIANT=clang compile
+
+asan tsan:
+	@$(MAKE) --no-print-directory -j"$$(nproc)" VARIANT=$@ units replays
+	@tools/test-run build/$@ unit
+
+FUZZ_SECONDS ?= 60
+fuzz: deps-test
+	@$(MAKE) --no-print-directory -j"$$(nproc)" VARIANT=fuzz fuzz-build
+	@tools/fuzz-run build/fuzz $(FUZZ_SECONDS)
+.PHONY: fuzz-build
+fuzz-build: $(FUZZ_TARGETS)
+
+bench: deps-test
+	@$(MAKE) --no-print-directory -j"$$(nproc)" heng bench-build
+	@tools/bench-run $(OUT)
+.PHONY: bench-build
+bench-build: $(BENCH_BINARIES)
+bench-folder: deps-test
+	@$(MAKE) --no-print-directory -j"$$(nproc)" heng
+	@bench/folder
+
+install: heng
+	install -D -m 0755 $(OUT)/heng $(DESTDIR)$(PREFIX)/bin/heng
+
+clean:
+	rm -rf build heng
+
+-include $(shell find $(OUT) -name '*.d' 2>/dev/null)

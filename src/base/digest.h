@@ -1,0 +1,35 @@
+/* Cryptographic digests and MACs (OpenSSL 3). Algorithms are fetched once per process, as each implicit fetch costs more than
+ * hashing a small message and does not scale over threads. */
+#ifndef HENG_BASE_DIGEST_H
+#define HENG_BASE_DIGEST_H
+
+#include "base/str.h"
+
+enum digest_kind { DIGEST_MD5, DIGEST_SHA256 };
+
+#define DIGEST_SIZE_MAX 32
+#define DIGEST_HEX_SIZE (2 * DIGEST_SIZE_MAX + 1)
+
+struct digest; /* a running computation; one thread at a time */
+
+struct digest *digest_new(enum digest_kind kind); /* started; aborts when OpenSSL lacks the algorithm */
+void digest_free(struct digest **digest);
+void digest_restart(struct digest *digest);
+void digest_feed(struct digest *digest, const void *data, size_t size);
+/* Ends the computation; restart before feeding again. target holds DIGEST_HEX_SIZE. */
+void digest_hex(struct digest *digest, char target[DIGEST_HEX_SIZE]);
+
+size_t digest_size(enum digest_kind kind); /* bytes: 16, 32 */
+const char *digest_name(enum digest_kind kind); /* "md5", "sha256" */
+bool digest_from_name(struct str name, enum digest_kind *ret_kind);
+/* Lower-case hex of the right length for this kind? */
+bool digest_hex_is_valid(enum digest_kind kind, struct str hex);
+void digest_of(enum digest_kind kind, const void *data, size_t size, char target[DIGEST_HEX_SIZE]);
+
+#define MAC_SIZE 32
+/* HMAC-SHA256 (RFC 2104). */
+void mac_sha256(const void *key, size_t key_size, const void *data, size_t size, uint8_t target[MAC_SIZE]);
+/* HKDF-SHA256 (RFC 5869), empty salt. */
+void mac_derive(const void *key, size_t key_size, struct str info, uint8_t target[MAC_SIZE]);
+
+#endif

@@ -1,0 +1,41 @@
+/* A weighted consistent-hash ring (Karger et al. 1997; bounded loads: Mirrokni, Thorup, Zadimoghaddam 2016). Immutable once built; safe to
+ * read from any thread. Does not know health: the caller passes the eligible nodes. A pure function of (ids, weights), never of list
+ * order: virtual node i of a node depends on its id and i alone; equal hashes are ordered by id. */
+#ifndef HENG_CORE_RING_H
+#define HENG_CORE_RING_H
+
+#include "base/err.h"
+
+#define RING_POINTS_PER_UNIT 160
+#define RING_WEIGHT_UNIT_MILLI 1000
+#define RING_NODES_MAX 4096
+#define RING_POINTS_MAX (16u << 20)
+
+struct ring;
+struct ring_node {
+	const char *id;         /* 1-64 of A-Za-z0-9._- */
+	uint32_t weight_milli;  /* 1000 = 160 virtual nodes; rounded down to whole points, at least 1 point when not 0; 0: no points */
+	const char *domain;     /* failure domain label or NULL */
+};
+
+/* Copies what it needs. Refuses duplicate or malformed ids and too many points. */
+int ring_build(const struct ring_node *nodes, size_t node_count, struct ring **ret_ring, struct err *err);
+void ring_free(struct ring **ring);
+size_t ring_node_count(const struct ring *ring);
+size_t ring_point_count(const struct ring *ring);
+const char *ring_node_id(const struct ring *ring, size_t node_index); /* node_index: the position in `nodes` given to ring_build */
+
+uint64_t ring_hash_key(const void *key, size_t size);
+/* The owner's node index, or -1 on a ring without points. */
+int ring_owner(const struct ring *ring, uint64_t key_hash);
+/* The preference list: the first distinct nodes clockwise, distinct domains first. Returns how many were written (<= want). */
+size_t ring_candidates(const struct ring *ring, uint64_t key_hash, size_t want, uint16_t *ret_indexes);
+
+/* Bounded assignment of a batch by bytes: each node may hold at most (1 + epsilon) of its weighted share of total_bytes; a key whose owner
+ * is full spills to its next candidate. Deterministic for the same order of calls. */
+struct ring_batch;
+struct ring_batch *ring_batch_new(const struct ring *ring, uint64_t total_bytes, uint32_t epsilon_milli);
+void ring_batch_free(struct ring_batch **batch);
+int ring_batch_assign(struct ring_batch *batch, uint64_t key_hash, uint64_t size_bytes); /* node index, -1 without points */
+
+#endif

@@ -1,0 +1,50 @@
+/* One node's chunk store on one folder. Layout below its root:
+ *   tmp/<transferId>/<fileId>/<transferId>_<fileId>_<chunkIndex>.part            a durable chunk
+ *   tmp/<transferId>/<fileId>/<transferId>_<fileId>_<chunkIndex>.part.<request>  one being written
+ * The file itself is the record: its digest is kept in memory after a write and recomputed from the bytes after a restart.
+ * Blocking: pool threads. Thread-safe; writers of the same chunk take turns. */
+#ifndef HENG_FOLDER_DISK_H
+#define HENG_FOLDER_DISK_H
+
+#include "base/digest.h"
+#include "base/err.h"
+#include "sys/fs.h"
+
+struct disk;
+struct disk_options {
+	const char *path;
+	uint64_t free_floor_bytes;    /* never go below */
+	unsigned free_floor_percent;  /* nor below this share of the file system */
+};
+struct disk_chunk {
+	const char *transfer_id;
+	uint64_t file_id, chunk_index, size_bytes;
+	enum digest_kind digest;
+	const char *digest_hex;
+	const char *request_id;
+};
+
+/* Makes the layout, runs the directory self-check, removes every unfinished .part.<request> file. */
+int disk_open(const struct disk_options *options, struct disk **ret_disk, struct err *err);
+void disk_close(struct disk **disk);
+/* Free space less what accepted writes still need; is_low when below the floor. */
+int disk_space(struct disk *disk, struct fs_space *ret_space, uint64_t *ret_reserved_bytes, bool *ret_is_low, struct err *err);
+
+struct disk_put; /* one write under way; holds the chunk's turn and its reservation */
+enum disk_begin { DISK_WRITE = 0, DISK_HAVE = 1 };
+/* In order: space (ERR_DISK_LOW before any byte), the chunk's turn (waits for another writer of the same chunk, at most some seconds: ERR_BUSY),
+ * already here? same digest: DISK_HAVE and *ret_put NULL; other digest: -ERR_DIGEST_CONFLICT. Else DISK_WRITE. */
+int disk_begin(struct disk *disk, const struct disk_chunk *chunk, struct disk_put **ret_put, struct err *err);
+int disk_write(struct disk_put *put, const void *data, size_t size, struct err *err); /* hashes and writes at the end */
+/* Size and digest compared (ERR_TRUNCATED, ERR_DIGEST_MISMATCH: file removed), fdatasync, rename, fsync of the folder(s). Frees put either way. */
+int disk_commit(struct disk_put **put, struct err *err);
+void disk_abort(struct disk_put **put); /* removes the file, ends the turn */
+
+/* The relative path of a chunk, for audit rows and for reading. */
+void disk_chunk_path(const char *transfer_id, uint64_t file_id, uint64_t chunk_index, char *target, size_t target_size);
+/* Opens a durable chunk for reading: fd and its size, or -ERR_CHUNK_GONE. */
+int disk_read(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index, uint64_t *ret_size, struct err *err);
+/* All files of a transfer. Absent is fine. */
+int disk_remove_transfer(struct disk *disk, const char *transfer_id, struct err *err);
+
+#endif

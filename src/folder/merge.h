@@ -1,0 +1,28 @@
+/* Merging: chunks of a transfer become its folder. Pulls from each chunk's actual node, writes into staging, checks size and whole-file digest,
+ * then renames the tree into place at once. Starts again from nothing after a crash and ends the same. */
+#ifndef HENG_FOLDER_MERGE_H
+#define HENG_FOLDER_MERGE_H
+
+#include "folder/pool.h"
+#include "plug/store.h"
+
+struct merge;
+struct merge_options {
+	const char *staging_dir, *final_dir; /* one file system */
+	const char *internal_key;
+	unsigned object_limit_count;   /* at once; 8 */
+	unsigned node_connection_limit; /* per node; 8 */
+	int64_t node_lost_after_us;    /* a node that is out this long is waited for no more: its chunks become lost; 30 s */
+};
+/* Starts the merging thread(s), clears staging of what no merge owns, and resumes every transfer that is in state merging. */
+int merge_start(const struct merge_options *options, struct store *store, struct pool *pool, struct merge **ret_merge, struct err *err);
+void merge_stop(struct merge **merge); /* a running merge is given up; it starts again next time */
+/* The transfer is in state merging now. Idempotent. Ends with completed (chunk files removed from nodes after the commit), uploading (some chunks
+ * pending or lost again), or failed. */
+void merge_enqueue(struct merge *merge, const char *transfer_id);
+/* Where a batch is or will be: final_dir/batch. */
+void merge_final_path(const struct merge *merge, struct str batch, char *target, size_t target_size);
+/* Is there such a folder in final_dir already? */
+bool merge_batch_exists(const struct merge *merge, struct str batch);
+
+#endif

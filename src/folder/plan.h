@@ -1,0 +1,28 @@
+/* From a spooled manifest to a committed plan: entries, objects (large files, packs of small ones), chunks with their target nodes. */
+#ifndef HENG_FOLDER_PLAN_H
+#define HENG_FOLDER_PLAN_H
+
+#include "folder/pool.h"
+#include "wire/manifest.h"
+
+/* Facts of a manifest, from one pass over the spool file; refuses what the manifest rules refuse. */
+struct plan_facts {
+	uint64_t entry_count, file_count, total_bytes, largest_file_bytes;
+	uint32_t crc32c;
+	char digest[33];
+};
+int plan_scan(int manifest_fd, const struct manifest_limits *limits, struct plan_facts *ret_facts, struct err *err);
+
+/* How small files are packed and large ones cut; pure, shared by tests. pack_bytes: files up to this size are packed (chunk_bytes / 8). A pack
+ * holds consecutive small files (entries without bytes between them do not matter), is closed by a large file or when the next would pass
+ * chunk_bytes, and is one chunk. */
+uint64_t plan_pack_bytes(uint64_t chunk_bytes);
+/* The key of a chunk on the ring: "<transfer_id> <relative path> <chunk_index>", for a pack "<transfer_id> <file_id> <chunk_index>". */
+uint64_t plan_chunk_key(const char *transfer_id, struct str path, uint64_t file_id, bool is_pack, uint64_t chunk_index);
+
+/* Second pass: writes the plan in one store transaction. transfer: filled but for counts, which are set. ring: targets by weighted ring with bounded
+ * load by bytes (epsilon 250 milli). -ERR_NO_NODES on an empty ring. */
+int plan_write(struct store *store, const struct ring *ring, int manifest_fd, const struct plan_facts *facts, struct store_transfer *transfer,
+	       struct err *err);
+
+#endif

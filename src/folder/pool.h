@@ -1,0 +1,48 @@
+/* The scheduler's view of its nodes: registered by themselves, probed every 3 s, on the ring by their ids. The one place that says which
+ * node may take work and at which address it is now. Thread-safe. */
+#ifndef HENG_FOLDER_POOL_H
+#define HENG_FOLDER_POOL_H
+
+#include "core/member.h"
+#include "core/ring.h"
+#include "plug/store.h"
+
+struct pool;
+struct pool_node {
+	char id[STORE_NODE_ID_SIZE];
+	char addr[STORE_ADDR_SIZE];
+	char incarnation[33];
+	char domain[STORE_NODE_ID_SIZE];
+	uint32_t weight_milli;
+	enum member_state state;
+	bool is_disk_low, takes_work;
+	char diagnosis[256];          /* the node's own word on what is wrong, or the probe's error */
+	uint64_t free_bytes, total_bytes, inodes_free;
+	int64_t state_since_mono_us, probed_mono_us; /* 0: never */
+	unsigned missed_count;
+	uint64_t chunk_count_in;      /* receipts taken since start */
+};
+
+/* Loads known nodes from the store (as Unreachable until probed) and starts the probing thread. */
+int pool_start(struct store *store, const char *internal_key, int64_t probe_interval_us, int64_t probe_timeout_us, struct pool **ret_pool, struct err *err);
+void pool_stop(struct pool **pool);
+/* -ERR_NODE_CONFLICT when another live node holds the id with another incarnation (names both addresses). A node that registers is probed at once. */
+int pool_register(struct pool *pool, const struct store_node *node, struct err *err);
+/* A node said 503 disk_low (or a client did): out of new work until a probe says otherwise. */
+void pool_report_disk_low(struct pool *pool, const char *node_id);
+void pool_count_receipt(struct pool *pool, const char *node_id);
+/* Copies; returns how many exist. */
+size_t pool_list(struct pool *pool, struct pool_node *ret_nodes, size_t limit);
+bool pool_get(struct pool *pool, const char *node_id, struct pool_node *ret_node);
+/* The ring over nodes that take work now, as a counted reference: ring_ref->ring; version grows with each change. */
+struct pool_ring {
+	struct ring *ring;
+	uint64_t version;
+	unsigned use_count;
+};
+struct pool_ring *pool_ring_get(struct pool *pool);
+void pool_ring_put(struct pool *pool, struct pool_ring *ring);
+/* Calls fn(owner) from the probing thread after each change of any node's state (events, so that nobody polls). */
+void pool_on_change(struct pool *pool, void (*fn)(void *owner), void *owner);
+
+#endif

@@ -1,0 +1,56 @@
+/* The client's side of a transfer: scan, manifest, plan, chunks to the nodes, complete, wait for the merge. */
+#ifndef HENG_FOLDER_PUSH_H
+#define HENG_FOLDER_PUSH_H
+
+#include "base/digest.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "folder/walk.h"
+
+struct push_node_share {
+	char id[65];
+	uint64_t bytes, chunk_count;
+};
+struct push_progress {
+	const char *phase; /* "scan", "plan", "send", "merge", "done" */
+	const char *waiting_for; /* NULL or text */
+	uint64_t files_total, bytes_total, chunks_total;
+	uint64_t bytes_done, chunks_done, chunks_skipped; /* skipped: stored before this run */
+	uint64_t files_done;
+	uint64_t chunks_sent, retries, failovers;
+	int64_t elapsed_us;
+	struct push_node_share shares[64];
+	size_t share_count;
+};
+struct push_options {
+	const char *folder;
+	const char *url;        /* http://host:port */
+	const char *api_key;
+	struct str batch;       /* empty: the folder's own name */
+	unsigned parallel;      /* 0: chosen */
+	uint64_t chunk_bytes;   /* 0: the scheduler's */
+	enum digest_kind digest;
+	enum walk_links links;
+	bool is_dry_run;
+	int priority;
+	volatile const bool *is_interrupted; /* set by a signal handler: stop, resumable */
+	/* Called from the pushing thread about 10 times a second and at each change of phase. */
+	void (*progress)(void *owner, const struct push_progress *progress);
+	void (*notice)(void *owner, const char *line); /* retries, fail-overs, skipped entries, for people */
+	void *owner;
+};
+struct push_result {
+	char transfer_id[ULID_SIZE];
+	char batch[256];
+	char state[16];
+	char final_path[4608];
+	uint64_t files, bytes, chunks;
+	uint64_t chunks_sent; /* acknowledged in this run */
+	int64_t elapsed_us;
+	uint64_t skipped_count;
+	bool is_resumable;
+};
+/* Returns 0 when completed (or planned, for a dry run). err: what stopped it. */
+int push_folder(const struct push_options *options, struct push_result *ret_result, struct err *err);
+
+#endif

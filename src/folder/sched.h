@@ -1,0 +1,37 @@
+/* The scheduler: takes manifests, plans, gives tickets, keeps the tables, probes nodes, merges. Serves docs/api.md. */
+#ifndef HENG_FOLDER_SCHED_H
+#define HENG_FOLDER_SCHED_H
+
+#include "base/conf.h"
+#include "http/server.h"
+
+struct sched_user {
+	const char *name;
+	const char *key_sha256; /* hex of the SHA-256 of the API key's text */
+	int role;               /* uploader | auditor | operator */
+};
+struct sched_conf {
+	const char *listen;
+	const char *state_dir;       /* heng.db, spool/, lock */
+	const char *staging_dir, *final_dir;
+	const char *cluster_key_file;
+	struct conf_list users;      /* of struct sched_user */
+	uint64_t chunk_bytes;        /* default cut, 8 MiB; clients may ask for 64 KiB .. 64 MiB */
+	int64_t ticket_life_us;      /* 1 h */
+	int64_t probe_interval_us, probe_timeout_us; /* 3 s, 2 s */
+	int64_t node_lost_after_us;
+	int64_t merge_objects, merge_node_connections;
+	uint64_t final_free_floor_bytes;
+	int64_t threads, workers;
+	int loop;
+	bool is_insecure;
+	int log_json;
+};
+extern const struct conf_row sched_conf_rows[];
+
+struct sched;
+int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct err *err);
+const struct sock_addr *sched_addr(const struct sched *sched);
+void sched_stop(struct sched **sched);
+
+#endif

@@ -1,0 +1,167 @@
+/* The metadata store of the folder door: transfers, entries, objects, chunks, nodes, audit. One interface, a driver per engine (SQLite now).
+ * All calls block (use a pool thread), are thread-safe, and have committed durably when they return 0. Names of states are stored as words. */
+#ifndef HENG_PLUG_STORE_H
+#define HENG_PLUG_STORE_H
+
+#include "base/digest.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "base/str.h"
+
+#define STORE_NODE_ID_SIZE 65
+#define STORE_USER_SIZE 65
+#define STORE_BATCH_MAX 200 /* bytes of a batch name */
+#define STORE_ADDR_SIZE 64
+#define STORE_REASON_SIZE 512
+
+enum transfer_state { TRANSFER_CREATED, TRANSFER_DISTRIBUTING, TRANSFER_UPLOADING, TRANSFER_MERGING, TRANSFER_COMPLETED, TRANSFER_FAILED };
+enum chunk_state { CHUNK_PENDING, CHUNK_STORED, CHUNK_DIGEST_FAILED, CHUNK_LOST, CHUNK_MERGED };
+const char *transfer_state_name(enum transfer_state state);
+bool transfer_state_from_name(struct str name, enum transfer_state *ret_state);
+const char *chunk_state_name(enum chunk_state state);
+bool chunk_state_from_name(struct str name, enum chunk_state *ret_state);
+
+struct store_transfer {
+	char id[ULID_SIZE];
+	char user[STORE_USER_SIZE];
+	char batch[STORE_BATCH_MAX + 1]; /* bytes, no NUL within */
+	char source[512];                /* "host:/absolute/path", percent-encoded, for recognising a re-push */
+	char manifest_digest[33];        /* XXH3-128 of the manifest */
+	uint32_t manifest_crc32c;
+	enum digest_kind digest;
+	uint64_t chunk_bytes, pack_bytes;
+	uint64_t entry_count, file_count, object_count, chunk_count, total_bytes;
+	uint64_t stored_chunk_count, stored_bytes; /* filled by the getters */
+	enum transfer_state state;
+	int64_t version; /* optimistic lock */
+	bool is_retryable;
+	int priority;
+	char reason[STORE_REASON_SIZE];  /* why failed, or what a merge waits for */
+	char client_addr[STORE_ADDR_SIZE];
+	int64_t created_wall_us, updated_wall_us, completed_wall_us;
+};
+
+/* Exactly an entry of the manifest; a file of at least one byte lies in object file_id at object_offset (a pack holds many). */
+struct store_entry {
+	uint64_t seq;
+	char type; /* 'D' 'F' 'L' */
+	uint32_t mode;
+	int64_t mtime_ns;
+	uint64_t size_bytes;
+	struct str path, target; /* raw bytes */
+	uint64_t file_id;        /* 0: no bytes to send (folder, link, empty file) */
+	uint64_t object_offset;
+	char digest[DIGEST_HEX_SIZE]; /* "" until bound at complete */
+};
+
+struct store_object {
+	uint64_t file_id; /* 1.. in manifest order */
+	bool is_pack;
+	uint64_t first_seq, last_seq; /* the entries from which its bytes come, in order; entries between without bytes do not matter */
+	uint64_t size_bytes;
+	uint64_t chunk_count;
+};
+
+struct store_chunk {
+	uint64_t file_id, chunk_index;
+	uint64_t size_bytes;
+	enum chunk_state state;
+	char target_node[STORE_NODE_ID_SIZE];
+	char actual_node[STORE_NODE_ID_SIZE]; /* "" until stored */
+	char digest[DIGEST_HEX_SIZE];
+	int64_t updated_wall_us;
+};
+
+/* A node's word that a chunk is durable with it. Also an audit row. */
+struct store_receipt {
+	char transfer_id[ULID_SIZE];
+	uint64_t file_id, chunk_index, size_bytes;
+	char digest[DIGEST_HEX_SIZE];
+	char node_id[STORE_NODE_ID_SIZE];
+	char node_addr[STORE_ADDR_SIZE], client_addr[STORE_ADDR_SIZE];
+	char request_id[40], user[STORE_USER_SIZE], user_agent[128], disk_path[256];
+	int64_t started_wall_us, finished_wall_us;
+	enum err_code outcome; /* ERR_NONE: stored. DIGEST_MISMATCH, DISK_LOW, ...: an attempt that failed: recorded, and the chunk's state follows
+				  (digest_failed only when it is not stored already) */
+	enum err_code result;  /* answer of store->receipts: ERR_NONE, NO_TRANSFER, NO_CHUNK, CHUNK_SIZE, MERGING, STATE, DIGEST_CONFLICT */
+};
+
+struct store_audit {
+	int64_t at_wall_us;
+	const char *kind; /* "state", "chunk", "refused", "removed", "alert", "operator" */
+	const char *transfer_id, *user, *node_id, *outcome, *detail; /* NULL allowed */
+	uint64_t file_id, chunk_index;
+};
+
+struct store_node {
+	char id[STORE_NODE_ID_SIZE];
+	char addr[STORE_ADDR_SIZE];
+	char incarnation[33];
+	uint32_t weight_milli;
+	char domain[STORE_NODE_ID_SIZE];
+	int64_t seen_wall_us;
+};
+
+struct store;
+struct store_plan; /* a plan being written: one transaction */
+
+struct store_ops {
+	const char *name;
+	void (*close)(struct store *store);
+
+	/* Planning: one transaction from begin to commit. begin inserts the transfer as given (state distributing); commit sets it to uploading with
+	 * the counts in *transfer, version 1. Nothing is visible before. abort (or a crash) leaves nothing. Slices are copied. */
+	int (*plan_begin)(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan, struct err *err);
+	int (*plan_entry)(struct store_plan *plan, const struct store_entry *entry, struct err *err);
+	int (*plan_object)(struct store_plan *plan, const struct store_object *object, struct err *err);
+	int (*plan_chunk)(struct store_plan *plan, const struct store_chunk *chunk, struct err *err);
+	int (*plan_commit)(struct store_plan **plan, const struct store_transfer *transfer, struct err *err);
+	void (*plan_abort)(struct store_plan **plan);
+
+	/* -ERR_NO_TRANSFER when absent. */
+	int (*transfer_get)(struct store *store, const char *id, struct store_transfer *ret, struct err *err);
+	/* The newest of this batch that is not `failed`; -ERR_NO_TRANSFER when there is none. */
+	int (*transfer_by_batch)(struct store *store, struct str batch, struct store_transfer *ret, struct err *err);
+	/* Newest first; user NULL: everybody's; state_mask: bits 1 << state. Calls back until it returns non-zero. */
+	int (*transfer_list)(struct store *store, const char *user, unsigned state_mask, size_t limit,
+			     int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err);
+	/* Optimistic: -ERR_VERSION_CONFLICT when the version moved meanwhile. On success transfer->version, state, reason are updated. An audit row of
+	 * kind "state" is written in the same transaction. Completing also turns its stored chunks to merged. */
+	int (*transfer_move)(struct store *store, struct store_transfer *transfer, enum transfer_state state, const char *reason, bool is_retryable,
+			     int64_t now_wall_us, struct err *err);
+	/* Only the reason text (what a merge waits for); no version change. */
+	int (*transfer_note)(struct store *store, const char *id, const char *reason, struct err *err);
+
+	/* Pages in (file_id, chunk_index) order, strictly after the given pair ((0, 0) starts: file ids begin at 1); state_mask as above. */
+	int (*chunks)(struct store *store, const char *transfer_id, uint64_t after_file_id, uint64_t after_chunk_index, unsigned state_mask,
+		      size_t limit, int (*each)(void *owner, const struct store_chunk *chunk), void *owner, struct err *err);
+	int (*objects)(struct store *store, const char *transfer_id, uint64_t after_file_id, size_t limit,
+		       int (*each)(void *owner, const struct store_object *object), void *owner, struct err *err);
+	int (*entries)(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
+		       int (*each)(void *owner, const struct store_entry *entry), void *owner, struct err *err);
+	/* How many chunks are in each state; counts has CHUNK_MERGED + 1 places. */
+	int (*chunk_counts)(struct store *store, const char *transfer_id, uint64_t *ret_counts, struct err *err);
+
+	/* Many receipts, one commit (group commit with other callers' too). Each gets its result. Returns negative only when nothing was committed. */
+	int (*receipts)(struct store *store, struct store_receipt *receipts, size_t count, struct err *err);
+	/* Binds whole-file digests. Entries that have another digest already: replaced while uploading. */
+	int (*bind_digests)(struct store *store, const char *transfer_id, const uint64_t *seqs, const char (*digests)[DIGEST_HEX_SIZE],
+			    size_t count, struct err *err);
+	/* Stored chunks of one object back to `state` (PENDING after an integrity failure, LOST), with an audit row; node_id NULL: on whatever node.
+	 * file_id 0: every object. Returns how many in *ret_count. */
+	int (*chunks_reopen)(struct store *store, const char *transfer_id, uint64_t file_id, const char *node_id, enum chunk_state state,
+			     const char *why, int64_t now_wall_us, uint64_t *ret_count, struct err *err);
+
+	int (*node_save)(struct store *store, const struct store_node *node, struct err *err);
+	int (*node_list)(struct store *store, int (*each)(void *owner, const struct store_node *node), void *owner, struct err *err);
+	int (*audit)(struct store *store, const struct store_audit *row, struct err *err);
+};
+
+struct store {
+	const struct store_ops *ops;
+};
+
+/* Opens or makes the database file (WAL, synchronous FULL, numbered migrations; refuses a newer schema in words). */
+int store_sqlite_open(const char *path, struct store **ret_store, struct err *err);
+
+#endif

@@ -1,0 +1,51 @@
+/* Files that survive a crash. The order is always: write, sync the data, rename, sync the folder. Blocking: call from a pool thread.
+ * Paths below a root are opened with openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS). */
+#ifndef HENG_SYS_FS_H
+#define HENG_SYS_FS_H
+
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/buf.h"
+
+/* Descriptors and memory dropped at scope end: AUTO(fs_close) int fd = -1; */
+void fs_close(int *fd);
+
+/* Opens below root_fd without following links anywhere in the path; flags as open(2), O_CLOEXEC added. Returns fd or negative code. */
+int fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode, struct err *err);
+/* mkdir -p, mode 0700 for what it makes, each new folder's parent synced. */
+int fs_make_dirs(const char *path, struct err *err);
+int fs_make_dirs_at(int root_fd, const char *path, struct err *err); /* below root, not synced */
+int fs_open_dir(const char *path, struct err *err); /* O_PATH-less O_DIRECTORY fd, or negative */
+
+int fs_write_all(int fd, const void *data, size_t size, int64_t offset, struct err *err); /* pwrite until done; offset -1: write() */
+int fs_read_all(int fd, void *target, size_t size, int64_t offset, size_t *ret_size, struct err *err); /* until size or end of file */
+/* The whole small file; refuses one larger than limit. */
+int fs_read_file(const char *path, size_t limit_bytes, struct buf *ret_text, struct err *err);
+/* Durably replaces path: temp file beside it, write, fdatasync, rename, fsync of the folder. */
+int fs_replace_file(const char *path, struct str data, mode_t mode, struct err *err);
+
+int fs_sync_data(int fd, const char *what, struct err *err); /* fdatasync; after a failure the file's state is unknown */
+int fs_sync_dir(int dir_fd, const char *what, struct err *err);
+int fs_sync_tree(int fd, struct err *err); /* syncfs of the file system that fd is on */
+
+/* rename within or between open folders, then the caller syncs. RENAME_NOREPLACE when is_exclusive. -EEXIST tells by err->sys_errno. */
+int fs_rename(int from_dir_fd, const char *from, int to_dir_fd, const char *to, bool is_exclusive, struct err *err);
+/* rm -r of name below dir_fd, never following a link; absent is fine. */
+int fs_remove_tree(int dir_fd, const char *name, struct err *err);
+
+struct fs_space {
+	uint64_t total_bytes, free_bytes; /* free to an unprivileged writer */
+	uint64_t inodes_total, inodes_free;
+	uint64_t fs_id;
+};
+int fs_space(int fd, struct fs_space *ret_space, struct err *err);
+
+/* Takes a lock file (flock) for the life of the process; refuses in words, naming the holder's pid, when another holds it. Returns fd. */
+int fs_lock(const char *path, struct err *err);
+
+/* The directory self-check of the core's reports: exists, is a folder, probe file can be made, written, synced, deleted. err holds the
+ * diagnosis: path, step, errno in words, what to do. */
+int fs_check_dir(const char *path, struct err *err);
+
+#endif

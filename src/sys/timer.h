@@ -1,0 +1,31 @@
+/* A hierarchical timer wheel; now is an argument, so that tests wind it by hand. Resolution 1 ms. */
+#ifndef HENG_SYS_TIMER_H
+#define HENG_SYS_TIMER_H
+
+#include "base/base.h"
+
+struct timer {
+	void (*fire)(struct timer *timer, int64_t now_us);
+	void *owner;
+	int64_t due_us; /* 0: not set */
+	struct timer *prev, *next;
+};
+
+#define TIMER_LEVELS 5
+#define TIMER_SLOTS 64
+
+struct timer_wheel {
+	int64_t now_ms;
+	size_t set_count;
+	struct timer *slots[TIMER_LEVELS][TIMER_SLOTS];
+};
+
+void timer_wheel_init(struct timer_wheel *wheel, int64_t now_us);
+void timer_set(struct timer_wheel *wheel, struct timer *timer, int64_t due_us); /* re-setting moves it */
+void timer_stop(struct timer_wheel *wheel, struct timer *timer);
+/* Fires everything due by now_us; never early. A timer may set or stop any timer from fire. Returns how many fired. */
+size_t timer_wheel_step(struct timer_wheel *wheel, int64_t now_us);
+/* Microseconds until something may be due (a lower bound), -1 when nothing is set. */
+int64_t timer_wheel_wait_us(const struct timer_wheel *wheel, int64_t now_us);
+
+#endif
