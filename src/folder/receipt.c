@@ -1,7 +1,7 @@
-#include "folder/receipt.h"
-
 #include <inttypes.h>
 #include <string.h>
+
+#include "folder/receipt.h"
 
 /* The order is the wire's: docs/api.md, "Internal: POST /internal/v1/receipts". */
 enum receipt_field {
