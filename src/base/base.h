@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define HENG_VERSION "0.1.0"
 
@@ -32,7 +35,10 @@ void *must_alloc(size_t size_bytes) __attribute__((malloc, returns_nonnull));
 void *must_zalloc(size_t count, size_t size_bytes) __attribute__((malloc, returns_nonnull));
 char *must_strdup(const char *text) __attribute__((malloc, returns_nonnull));
 
-/* Unbounded by design, so not to be called at all. */
+/* Unbounded by design, so not to be called at all. The headers that declare them are included above, so that the order of includes
+ * does not matter; the C library makes macros of some when it checks sizes. */
+#undef sprintf
+#undef vsprintf
 #pragma GCC poison strcpy strcat sprintf vsprintf gets strtok atoi atol
 
 static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
