@@ -4,7 +4,7 @@
  *   F <mode octal> <mtime ns> <size> <path>
  *   L <mode octal> <mtime ns> <target> <path>
  *   end <entry count> <total file bytes>
- * Paths are relative, '/'-separated; bytes other than A-Za-z0-9-._~/ are %XX: every byte of every name is kept and the line stays one
+ * The entry count counts every D, F and L line, the root's too; the total counts the sizes of the F lines. Paths are relative, '/'-separated; bytes other than A-Za-z0-9-._~/ are %XX: every byte of every name is kept and the line stays one
  * line. A folder stands before what is in it, as a D line of its own: so `a` beside `a/b`, duplicates (by a set of 128-bit path
  * hashes) and missing parents are all found while streaming, in 32 bytes an entry. The root itself is the entry "D mode mtime ." and comes first.
  * The CRC-32C is over every byte of the text and travels beside it. */
@@ -29,6 +29,9 @@ struct manifest_entry {
 	struct str path;   /* raw bytes, not encoded; "." for the root */
 	struct str target; /* links only, raw bytes */
 };
+
+/* NULL when the raw path may be an entry's; else the rule it breaks, in words ("has a component '..'"). "." (the root) is not a path here. */
+const char *manifest_path_fault(struct str path);
 
 /* Appends one line. */
 void manifest_write_head(struct buf *buf);
