@@ -20,7 +20,8 @@ bool str_eq_c(struct str a, const char *b);
 bool str_eq_nocase(struct str a, struct str b); /* ASCII */
 bool str_starts(struct str s, struct str prefix);
 struct str str_trim(struct str s); /* spaces and tabs at both ends */
-/* Cuts the next piece up to `separator` from *rest; false when nothing is left. "a,,b" gives a, "", b. */
+/* Cuts the next piece up to `separator` from *rest; false when nothing is left. "a,,b" gives a, "", b; "a," gives a alone, so that
+ * text whose lines all end with the separator has no empty last line. */
 bool str_cut(struct str *rest, char separator, struct str *ret_piece);
 /* Copies with a terminating NUL; false when it does not fit or holds a NUL (then target is ""). */
 bool str_copy(struct str s, char *target, size_t target_size);
@@ -51,6 +52,8 @@ size_t percent_encode(struct str s, bool keep_slash, char *target, size_t target
 bool percent_decode(struct str s, char *target, size_t target_size, size_t *ret_size);
 
 bool utf8_is_valid(struct str s); /* RFC 3629: no surrogates, no overlong forms */
+/* The bytes of the valid character that s begins with: 1..4; 0 when s is empty or begins with something else. */
+size_t utf8_char_size(struct str s);
 /* For showing a byte string to a person: valid UTF-8 stays, control characters and stray bytes become \xNN. Always NUL-terminated,
  * cut at a whole character. Returns target. */
 char *str_display(struct str s, char *target, size_t target_size);

@@ -1,0 +1,173 @@
+#include "base/digest.h"
+#include "base/mem.h"
+
+#include <openssl/core_names.h>
+#include <openssl/evp.h>
+#include <openssl/params.h>
+#include <pthread.h>
+
+static const struct digest_row {
+	const char *name;
+	const char *openssl_name;
+	size_t size;
+} ROWS[] = {
+	[DIGEST_MD5] = { "md5", "MD5", 16 },
+	[DIGEST_SHA256] = { "sha256", "SHA256", 32 },
+};
+
+/* Written once, under the pthread_once; read-only afterwards. They live as long as the process. */
+static struct {
+	EVP_MD *digests[COUNT_OF(ROWS)]; /* NULL: this OpenSSL lacks it */
+	EVP_MAC_CTX *hmac; /* a keyed HMAC-SHA256, to be duplicated: a fresh one would look up SHA-256 each time */
+} fetched;
+static pthread_once_t fetched_once = PTHREAD_ONCE_INIT;
+
+static void fetch_all(void)
+{
+	static const unsigned char ANY_KEY[MAC_SIZE];
+	char digest[] = "SHA256";
+	OSSL_PARAM params[] = { OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+				OSSL_PARAM_construct_end() };
+	EVP_MAC *mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
+
+	for (size_t i = 0; i < COUNT_OF(ROWS); i++)
+		fetched.digests[i] = EVP_MD_fetch(NULL, ROWS[i].openssl_name, NULL);
+	MUST(mac);
+	fetched.hmac = EVP_MAC_CTX_new(mac);
+	EVP_MAC_free(mac);
+	/* Keyed with anything, as OpenSSL 3.0 does not duplicate one that never had a key. */
+	MUST(fetched.hmac && EVP_MAC_init(fetched.hmac, ANY_KEY, sizeof(ANY_KEY), params) == 1);
+}
+
+static const EVP_MD *fetched_digest(enum digest_kind kind)
+{
+	MUST(pthread_once(&fetched_once, fetch_all) == 0);
+	MUST((size_t)kind < COUNT_OF(ROWS));
+	MUST(fetched.digests[kind]);
+	return fetched.digests[kind];
+}
+
+struct digest {
+	enum digest_kind kind;
+	EVP_MD_CTX *context;
+};
+
+struct digest *digest_new(enum digest_kind kind)
+{
+	struct digest *digest = must_alloc(sizeof(*digest));
+
+	digest->kind = kind;
+	digest->context = EVP_MD_CTX_new();
+	MUST(digest->context);
+	digest_restart(digest);
+	return digest;
+}
+
+void digest_free(struct digest **digest)
+{
+	if (!*digest)
+		return;
+	EVP_MD_CTX_free((*digest)->context);
+	free(*digest);
+	*digest = NULL;
+}
+
+void digest_restart(struct digest *digest)
+{
+	MUST(EVP_DigestInit_ex2(digest->context, fetched_digest(digest->kind), NULL) == 1);
+}
+
+void digest_feed(struct digest *digest, const void *data, size_t size)
+{
+	if (size > 0)
+		MUST(EVP_DigestUpdate(digest->context, data, size) == 1);
+}
+
+void digest_hex(struct digest *digest, char target[DIGEST_HEX_SIZE])
+{
+	unsigned char bytes[DIGEST_SIZE_MAX];
+	unsigned size = 0;
+
+	MUST(EVP_DigestFinal_ex(digest->context, bytes, &size) == 1);
+	hex_encode(bytes, size, target);
+}
+
+size_t digest_size(enum digest_kind kind)
+{
+	MUST((size_t)kind < COUNT_OF(ROWS));
+	return ROWS[kind].size;
+}
+
+const char *digest_name(enum digest_kind kind)
+{
+	MUST((size_t)kind < COUNT_OF(ROWS));
+	return ROWS[kind].name;
+}
+
+bool digest_from_name(struct str name, enum digest_kind *ret_kind)
+{
+	for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+		if (str_eq_c(name, ROWS[i].name)) {
+			*ret_kind = (enum digest_kind)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool digest_hex_is_valid(enum digest_kind kind, struct str hex)
+{
+	if (hex.size != 2 * digest_size(kind))
+		return false;
+	for (size_t i = 0; i < hex.size; i++) {
+		char c = hex.data[i];
+
+		if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+			return false;
+	}
+	return true;
+}
+
+void digest_of(enum digest_kind kind, const void *data, size_t size, char target[DIGEST_HEX_SIZE])
+{
+	unsigned char bytes[DIGEST_SIZE_MAX];
+	unsigned digest_bytes = 0;
+
+	MUST(EVP_Digest(size > 0 ? data : "", size, bytes, &digest_bytes, fetched_digest(kind), NULL) == 1);
+	hex_encode(bytes, digest_bytes, target);
+}
+
+/* The MAC of two pieces, as if they stood behind each other. */
+static void mac_pieces(const void *key, size_t key_size, struct str first, struct str second, uint8_t target[MAC_SIZE])
+{
+	EVP_MAC_CTX *context;
+	size_t size = 0;
+
+	MUST(pthread_once(&fetched_once, fetch_all) == 0);
+	context = EVP_MAC_CTX_dup(fetched.hmac);
+	MUST(context);
+	/* No key at all would mean "the key from before" to OpenSSL. */
+	MUST(EVP_MAC_init(context, key_size > 0 ? key : (const unsigned char *)"", key_size, NULL) == 1);
+	if (first.size > 0)
+		MUST(EVP_MAC_update(context, (const unsigned char *)first.data, first.size) == 1);
+	if (second.size > 0)
+		MUST(EVP_MAC_update(context, (const unsigned char *)second.data, second.size) == 1);
+	MUST(EVP_MAC_final(context, target, &size, MAC_SIZE) == 1 && size == MAC_SIZE);
+	EVP_MAC_CTX_free(context);
+}
+
+void mac_sha256(const void *key, size_t key_size, const void *data, size_t size, uint8_t target[MAC_SIZE])
+{
+	mac_pieces(key, key_size, (struct str){ data, size }, STR_NONE, target);
+}
+
+void mac_derive(const void *key, size_t key_size, struct str info, uint8_t target[MAC_SIZE])
+{
+	/* Extract: an empty salt is a salt of zeros. Expand: one block is all we take, so it is T(1) alone. */
+	static const uint8_t NO_SALT[MAC_SIZE];
+	uint8_t extracted[MAC_SIZE];
+
+	mac_sha256(NO_SALT, sizeof(NO_SALT), key, key_size, extracted);
+	mac_pieces(extracted, sizeof(extracted), info, STR("\x01"), target);
+	mem_wipe(extracted, sizeof(extracted));
+}
