@@ -7,6 +7,10 @@
 #include "core/ring.h"
 #include "plug/store.h"
 
+#define POOL_NODES_MAX        1024
+#define POOL_LISTENERS_MAX    4
+#define POOL_WEIGHT_MAX_MILLI 1000000u
+
 struct pool;
 struct pool_node {
 	char id[STORE_NODE_ID_SIZE];
@@ -16,17 +20,22 @@ struct pool_node {
 	uint32_t weight_milli;
 	enum member_state state;
 	bool is_disk_low, takes_work;
-	char diagnosis[256];          /* the node's own word on what is wrong, or the probe's error */
-	uint64_t free_bytes, total_bytes, inodes_free;
-	int64_t state_since_mono_us, probed_mono_us; /* 0: never */
+	char diagnosis[256];                           /* the node's own word on what is wrong, or the probe's error */
+	uint64_t free_bytes, total_bytes, inodes_free; /* free: less what the node has promised to writes under way */
+	int64_t state_since_mono_us, probed_mono_us;   /* 0: never */
 	unsigned missed_count;
-	uint64_t chunk_count_in;      /* receipts taken since start */
+	uint64_t chunk_count_in; /* receipts taken since start */
 };
 
 /* Loads known nodes from the store (as Unreachable until probed) and starts the probing thread. */
-int pool_start(struct store *store, const char *internal_key, int64_t probe_interval_us, int64_t probe_timeout_us, struct pool **ret_pool, struct err *err);
-void pool_stop(struct pool **pool);
-/* -ERR_NODE_CONFLICT when another live node holds the id with another incarnation (names both addresses). A node that registers is probed at once. */
+int pool_start(struct store *store, const char *internal_key, int64_t probe_interval_us, int64_t probe_timeout_us,
+	       struct pool **ret_pool, struct err *err);
+/* Ends probing and the calls of pool_on_change, and returns when neither happens any more; everything else still answers. For those who must
+ * free what listens before the pool itself goes. Idempotent. */
+void pool_halt(struct pool *pool);
+void pool_stop(struct pool **pool); /* halts, then frees */
+/* -ERR_NODE_CONFLICT when another live node holds the id with another incarnation (names both addresses). A node that registers is probed at once.
+ * Blocks: on the store, and up to a second while the former holder of the id is asked. */
 int pool_register(struct pool *pool, const struct store_node *node, struct err *err);
 /* A node said 503 disk_low (or a client did): out of new work until a probe says otherwise. */
 void pool_report_disk_low(struct pool *pool, const char *node_id);
@@ -42,7 +51,7 @@ struct pool_ring {
 };
 struct pool_ring *pool_ring_get(struct pool *pool);
 void pool_ring_put(struct pool *pool, struct pool_ring *ring);
-/* Calls fn(owner) from the probing thread after each change of any node's state (events, so that nobody polls). */
+/* Calls fn(owner) from the probing thread after each change of any node's state (events, so that nobody polls). At most POOL_LISTENERS_MAX. */
 void pool_on_change(struct pool *pool, void (*fn)(void *owner), void *owner);
 
 #endif

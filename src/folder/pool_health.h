@@ -1,0 +1,30 @@
+/* What a node's GET /health answers, read with suspicion: it came over the network. */
+#ifndef HENG_FOLDER_POOL_HEALTH_H
+#define HENG_FOLDER_POOL_HEALTH_H
+
+#include "base/str.h"
+#include "plug/store.h"
+
+#define POOL_HEALTH_BODY_MAX (64 * KIB)
+#define POOL_HEALTH_URL_SIZE (STORE_ADDR_SIZE + 32)
+
+struct pool_health {
+	char node_id[STORE_NODE_ID_SIZE];
+	char incarnation[33];
+	uint64_t free_bytes; /* less what is promised to writes under way */
+	uint64_t total_bytes, inodes_free;
+	bool is_low;
+	char diagnosis[256]; /* "" when the node is well */
+};
+
+int pool_health_parse(struct str body, struct pool_health *ret_health, struct err *err);
+void pool_health_url(const char *addr, char target[POOL_HEALTH_URL_SIZE]);
+/* Asks once, blocking at most timeout_us. */
+int pool_health_ask(const char *addr, const char *internal_key, int64_t timeout_us, struct pool_health *ret_health,
+		    struct err *err);
+
+/* May this text stand as a host and port in a URL? Names, IPv4 and bracketed IPv6, each with a port. */
+bool pool_addr_is_valid(struct str addr);
+bool pool_id_is_valid(struct str id);
+
+#endif
