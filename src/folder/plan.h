@@ -5,6 +5,9 @@
 #include "folder/pool.h"
 #include "wire/manifest.h"
 
+/* More chunks than this in one transfer are refused: the cut is too small for the folder. */
+#define PLAN_CHUNKS_MAX 100000000u
+
 /* Facts of a manifest, from one pass over the spool file; refuses what the manifest rules refuse. */
 struct plan_facts {
 	uint64_t entry_count, file_count, total_bytes, largest_file_bytes;
@@ -20,9 +23,9 @@ uint64_t plan_pack_bytes(uint64_t chunk_bytes);
 /* The key of a chunk on the ring: "<transfer_id> <relative path> <chunk_index>", for a pack "<transfer_id> <file_id> <chunk_index>". */
 uint64_t plan_chunk_key(const char *transfer_id, struct str path, uint64_t file_id, bool is_pack, uint64_t chunk_index);
 
-/* Second pass: writes the plan in one store transaction. transfer: filled but for counts, which are set. ring: targets by weighted ring with bounded
- * load by bytes (epsilon 250 milli). -ERR_NO_NODES on an empty ring. */
-int plan_write(struct store *store, const struct ring *ring, int manifest_fd, const struct plan_facts *facts, struct store_transfer *transfer,
-	       struct err *err);
+/* Second pass: writes the plan in one store transaction. transfer: filled but for counts and pack_bytes, which are set. ring: targets by weighted
+ * ring with bounded load by bytes (epsilon 250 milli). -ERR_NO_NODES on an empty ring. store NULL: only counts, for a dry run. */
+int plan_write(struct store *store, const struct ring *ring, int manifest_fd, const struct plan_facts *facts,
+	       struct store_transfer *transfer, struct err *err);
 
 #endif

@@ -1,0 +1,284 @@
+#include "folder/plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sys/fs.h"
+
+#define PLAN_PIECE_BYTES  (256 * KIB)
+#define PLAN_LOAD_EPSILON 250u /* milli: how far above its fair share of the bytes a node may go */
+
+/* --- reading the spool file --- */
+
+static int feed_file(struct manifest_parser *parser, int fd, char *piece, struct err *err)
+{
+	int64_t offset = 0;
+
+	for (;;) {
+		size_t size = 0;
+		int result = fs_read_all(fd, piece, PLAN_PIECE_BYTES, offset, &size, err);
+
+		if (result < 0)
+			return err_wrap(err, "reading the spooled manifest");
+		if (size == 0)
+			return 0;
+		result = manifest_feed(parser, (struct str){ piece, size }, err);
+		if (result < 0)
+			return result;
+		offset += (int64_t)size;
+	}
+}
+
+/* The whole manifest from its start through a fresh parser; the parser's own sums go to ret_facts. */
+static int parse_file(int fd, const struct manifest_limits *limits, manifest_entry_fn *on_entry, void *owner,
+		      struct plan_facts *ret_facts, struct err *err)
+{
+	struct manifest_parser *parser = manifest_parser_new(limits, on_entry, owner);
+	char *piece = must_alloc(PLAN_PIECE_BYTES);
+	int result = feed_file(parser, fd, piece, err);
+
+	if (result == 0)
+		result = manifest_end(parser, err);
+	if (result == 0) {
+		ret_facts->crc32c = manifest_crc32c(parser);
+		manifest_digest(parser, ret_facts->digest);
+	}
+	free(piece);
+	manifest_parser_free(&parser);
+	return result;
+}
+
+static int scan_entry(void *owner, const struct manifest_entry *entry, struct err *err)
+{
+	struct plan_facts *facts = owner;
+
+	(void)err;
+	facts->entry_count++;
+	if (entry->type != MANIFEST_FILE)
+		return 0;
+	facts->file_count++;
+	facts->total_bytes += entry->size_bytes;
+	if (entry->size_bytes > facts->largest_file_bytes)
+		facts->largest_file_bytes = entry->size_bytes;
+	return 0;
+}
+
+int plan_scan(int manifest_fd, const struct manifest_limits *limits, struct plan_facts *ret_facts, struct err *err)
+{
+	memset(ret_facts, 0, sizeof(*ret_facts));
+	return parse_file(manifest_fd, limits, scan_entry, ret_facts, ret_facts, err);
+}
+
+/* --- keys --- */
+
+uint64_t plan_pack_bytes(uint64_t chunk_bytes) { return chunk_bytes / 8; }
+
+uint64_t plan_chunk_key(const char *transfer_id, struct str path, uint64_t file_id, bool is_pack, uint64_t chunk_index)
+{
+	char key[ULID_SIZE + MANIFEST_PATH_MAX + 64];
+	size_t size;
+	int printed;
+
+	/* The path is bytes, so it is laid in by length; the manifest's rules bound it. */
+	printed = snprintf(key, sizeof(key), "%.26s ", transfer_id);
+	MUST(printed > 0);
+	size = (size_t)printed;
+	if (is_pack) {
+		size += (size_t)snprintf(key + size, sizeof(key) - size, "%" PRIu64, file_id);
+	} else {
+		MUST(path.size <= MANIFEST_PATH_MAX);
+		if (path.size != 0)
+			memcpy(key + size, path.data, path.size);
+		size += path.size;
+	}
+	size += (size_t)snprintf(key + size, sizeof(key) - size, " %" PRIu64, chunk_index);
+	return ring_hash_key(key, size);
+}
+
+/* --- writing the plan --- */
+
+struct plan_writer {
+	struct store *store; /* NULL: nothing is written */
+	struct store_plan *plan;
+	const struct ring *ring;
+	struct ring_batch *batch;
+	struct store_transfer *transfer;
+	int64_t now_wall_us;
+	uint64_t next_file_id;
+	struct store_object pack; /* file_id 0: none is open */
+};
+
+static int write_chunk(struct plan_writer *writer, const struct store_object *object, struct str path,
+		       uint64_t chunk_index, struct err *err)
+{
+	uint64_t cut = writer->transfer->chunk_bytes, offset = chunk_index * cut;
+	struct store_chunk chunk = {
+		.file_id = object->file_id,
+		.chunk_index = chunk_index,
+		.size_bytes = object->size_bytes - offset < cut ? object->size_bytes - offset : cut,
+		.state = CHUNK_PENDING,
+		.updated_wall_us = writer->now_wall_us,
+	};
+	uint64_t key;
+	int node_index;
+
+	if (writer->transfer->chunk_count == PLAN_CHUNKS_MAX) {
+		err_set(err, ERR_LIMIT, "the folder needs more than %u chunks of %" PRIu64 " bytes", PLAN_CHUNKS_MAX,
+			cut);
+		err_hint(err, "ask for a larger chunk size, or send the folder in parts");
+		return -ERR_LIMIT;
+	}
+	writer->transfer->chunk_count++;
+	if (!writer->plan)
+		return 0;
+	key = plan_chunk_key(writer->transfer->id, path, object->file_id, object->is_pack, chunk_index);
+	node_index = ring_batch_assign(writer->batch, key, chunk.size_bytes);
+	if (node_index < 0)
+		return err_set(err, ERR_NO_NODES, "no node takes work");
+	snprintf(chunk.target_node, sizeof(chunk.target_node), "%s", ring_node_id(writer->ring, (size_t)node_index));
+	return writer->store->ops->plan_chunk(writer->plan, &chunk, err);
+}
+
+static int write_object(struct plan_writer *writer, struct store_object *object, struct str path, struct err *err)
+{
+	uint64_t cut = writer->transfer->chunk_bytes;
+	int result = 0;
+
+	object->chunk_count = object->size_bytes / cut + (object->size_bytes % cut != 0);
+	writer->transfer->object_count++;
+	if (writer->plan)
+		result = writer->store->ops->plan_object(writer->plan, object, err);
+	for (uint64_t i = 0; i < object->chunk_count && result == 0; i++)
+		result = write_chunk(writer, object, path, i, err);
+	return result;
+}
+
+/* A pack is known whole only now, after the last of its files went by. */
+static int close_pack(struct plan_writer *writer, struct err *err)
+{
+	int result;
+
+	if (writer->pack.file_id == 0)
+		return 0;
+	result = write_object(writer, &writer->pack, STR_NONE, err);
+	writer->pack.file_id = 0;
+	return result;
+}
+
+static int place_small(struct plan_writer *writer, struct store_entry *entry, struct err *err)
+{
+	struct store_object *pack = &writer->pack;
+
+	if (pack->file_id != 0 && pack->size_bytes + entry->size_bytes > writer->transfer->chunk_bytes) {
+		int result = close_pack(writer, err);
+
+		if (result < 0)
+			return result;
+	}
+	if (pack->file_id == 0)
+		*pack = (struct store_object){ .file_id = writer->next_file_id++,
+					       .is_pack = true,
+					       .first_seq = entry->seq };
+	entry->file_id = pack->file_id;
+	entry->object_offset = pack->size_bytes;
+	pack->last_seq = entry->seq;
+	pack->size_bytes += entry->size_bytes;
+	return 0;
+}
+
+static int place_large(struct plan_writer *writer, struct store_entry *entry, struct err *err)
+{
+	struct store_object object = { .first_seq = entry->seq,
+				       .last_seq = entry->seq,
+				       .size_bytes = entry->size_bytes };
+	int result = close_pack(writer, err);
+
+	if (result < 0)
+		return result;
+	object.file_id = writer->next_file_id++;
+	entry->file_id = object.file_id;
+	return write_object(writer, &object, entry->path, err);
+}
+
+static int write_entry(void *owner, const struct manifest_entry *from, struct err *err)
+{
+	struct plan_writer *writer = owner;
+	struct store_entry entry = {
+		.seq = from->seq,
+		.type = (char)from->type,
+		.mode = from->mode,
+		.mtime_ns = from->mtime_ns,
+		.size_bytes = from->type == MANIFEST_FILE ? from->size_bytes : 0,
+		.path = from->path,
+		.target = from->target,
+	};
+	int result = 0;
+
+	writer->transfer->entry_count++;
+	writer->transfer->file_count += from->type == MANIFEST_FILE;
+	writer->transfer->total_bytes += entry.size_bytes;
+	if (entry.size_bytes > writer->transfer->pack_bytes)
+		result = place_large(writer, &entry, err);
+	else if (entry.size_bytes > 0)
+		result = place_small(writer, &entry, err);
+	if (result < 0 || !writer->plan)
+		return result;
+	return writer->store->ops->plan_entry(writer->plan, &entry, err);
+}
+
+static int write_all(struct plan_writer *writer, int manifest_fd, const struct plan_facts *facts, struct err *err)
+{
+	/* The first pass counted, so the second needs no wider limits than what was found. */
+	struct manifest_limits limits = {
+		.entry_count_max = facts->entry_count,
+		.file_bytes_max = facts->largest_file_bytes,
+		.total_bytes_max = facts->total_bytes,
+	};
+	struct plan_facts again = { .crc32c = 0 };
+	int result = parse_file(manifest_fd, &limits, write_entry, writer, &again, err);
+
+	if (result == 0)
+		result = close_pack(writer, err);
+	if (result < 0)
+		return result;
+	if (again.crc32c != facts->crc32c || strcmp(again.digest, facts->digest) != 0)
+		return err_set(err, ERR_MANIFEST_CRC, "the spooled manifest changed between two readings");
+	return 0;
+}
+
+int plan_write(struct store *store, const struct ring *ring, int manifest_fd, const struct plan_facts *facts,
+	       struct store_transfer *transfer, struct err *err)
+{
+	struct plan_writer writer = {
+		.store = store,
+		.ring = ring,
+		.transfer = transfer,
+		.now_wall_us = clock_wall_us(),
+		.next_file_id = 1,
+	};
+	int result = 0;
+
+	MUST(transfer->chunk_bytes > 0);
+	if (!ring || ring_point_count(ring) == 0) {
+		err_set(err, ERR_NO_NODES, "no node takes work at present");
+		err_hint(err, "see GET /api/v1/nodes for what each node says; start one, or free space");
+		return -ERR_NO_NODES;
+	}
+	transfer->pack_bytes = plan_pack_bytes(transfer->chunk_bytes);
+	transfer->entry_count = transfer->file_count = transfer->object_count = transfer->chunk_count = 0;
+	transfer->total_bytes = 0;
+	writer.batch = ring_batch_new(ring, facts->total_bytes, PLAN_LOAD_EPSILON);
+	if (store)
+		result = store->ops->plan_begin(store, transfer, &writer.plan, err);
+	if (result == 0)
+		result = write_all(&writer, manifest_fd, facts, err);
+	if (result == 0 && store)
+		result = store->ops->plan_commit(&writer.plan, transfer, err);
+	if (writer.plan)
+		store->ops->plan_abort(&writer.plan);
+	ring_batch_free(&writer.batch);
+	return result;
+}
