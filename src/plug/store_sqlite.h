@@ -1,0 +1,163 @@
+/* Private to the SQLite store: its connections, its one writer and the statements they share.
+ *
+ * One connection writes, owned by one thread. Callers hand it closures and wait; it runs all that are queued in one transaction, each in a
+ * savepoint of its own, and wakes them after the commit: so many callers share one sync (group commit). A plan borrows the writer's
+ * connection between two such transactions. Readers are read-only connections of their own and never wait for the writer (WAL). */
+#ifndef HENG_PLUG_STORE_SQLITE_H
+#define HENG_PLUG_STORE_SQLITE_H
+
+#include <pthread.h>
+#include <sqlite3.h>
+
+#include "plug/store.h"
+
+enum sql_id {
+#define SQL(name, text) SQL_##name,
+#include "plug/store_sqlite_list.h"
+#undef SQL
+	SQL_COUNT,
+};
+
+#define SQL_CHUNK_STATES (CHUNK_MERGED + 1)
+
+/* A connection and its prepared statements; one thread at a time. */
+struct sql_conn {
+	sqlite3 *db;
+	sqlite3_stmt *stmts[SQL_COUNT];
+	struct sql_conn *next; /* in the list of idle readers */
+};
+
+int sql_conn_open(const char *path, bool is_writer, struct sql_conn *conn, struct err *err);
+void sql_conn_close(struct sql_conn *conn);
+/* Brings the schema up to date, or refuses the file in words. */
+int sql_migrate(struct sql_conn *conn, struct err *err);
+
+/* The failure of the connection's last call, as an error of the store. */
+int sql_fail(struct sql_conn *conn, struct err *err, const char *doing);
+/* NULL when it cannot be prepared. Parameters keep what was bound before. */
+sqlite3_stmt *sql_stmt(struct sql_conn *conn, enum sql_id id, struct err *err);
+/* Steps a statement that gives no rows, and resets it. */
+int sql_run(struct sql_conn *conn, sqlite3_stmt *stmt, struct err *err, const char *doing);
+int sql_run_id(struct sql_conn *conn, enum sql_id id, struct err *err, const char *doing);
+/* 1: a row is there; 0: no more (already reset); negative: failed (already reset). */
+int sql_row(struct sql_conn *conn, sqlite3_stmt *stmt, struct err *err, const char *doing);
+
+/* Bound memory must live until the statement has run. NULL text binds NULL. */
+void sql_bind_text(sqlite3_stmt *stmt, int index, const char *text);
+void sql_bind_bytes(sqlite3_stmt *stmt, int index, struct str bytes);
+void sql_bind_i64(sqlite3_stmt *stmt, int index, int64_t value);
+void sql_bind_null(sqlite3_stmt *stmt, int index);
+/* Values over INT64_MAX become INT64_MAX: only for bounds of ranges and for what was checked by sql_fits. */
+void sql_bind_u64(sqlite3_stmt *stmt, int index, uint64_t value);
+static inline bool sql_fits(uint64_t value) { return value <= INT64_MAX; }
+
+void sql_text(sqlite3_stmt *stmt, int column, char *target, size_t target_size);
+struct str sql_bytes(sqlite3_stmt *stmt, int column);
+uint64_t sql_u64(sqlite3_stmt *stmt, int column);
+
+/* Something to be written. `run` may be called on another thread; it must not call the store. */
+struct sql_job {
+	int (*run)(struct sql_conn *conn, void *arg, struct err *err);
+	void *arg;
+	struct err *err;
+	int result;
+	bool is_plan; /* no run: the connection is lent to the caller until sql_writer_return */
+	bool is_done;
+	pthread_t caller;
+	pthread_cond_t done;
+	struct sql_job *next;
+};
+
+struct sql_writer {
+	struct sql_conn conn; /* the writer thread's, but for the time it is lent */
+	pthread_t thread;
+	pthread_mutex_t lock; /* protects the fields below */
+	pthread_cond_t wake;
+	struct sql_job *head, **tail; /* first come, first served: neither plans nor receipts can starve the other */
+	bool is_closing, is_lent;
+	pthread_t lent_to; /* means something while is_lent */
+};
+
+struct sqlite_store {
+	struct store store;
+	char *path;
+	struct sql_writer writer;
+	pthread_mutex_t readers_lock; /* protects the two fields below */
+	struct sql_conn *readers;     /* idle */
+	size_t idle_count;
+};
+
+static inline struct sqlite_store *sqlite_of(struct store *store)
+{
+	return CONTAINER_OF(store, struct sqlite_store, store);
+}
+
+int sql_writer_start(struct sql_writer *writer, struct err *err); /* conn is open already */
+void sql_writer_stop(struct sql_writer *writer);                  /* what is queued is still written */
+/* Returns after the commit, with the closure's result; when that is negative nothing of it was kept. */
+int sql_writer_do(struct sql_writer *writer, int (*run)(struct sql_conn *, void *, struct err *), void *arg,
+		  struct err *err);
+int sql_writer_lend(struct sql_writer *writer, struct err *err);
+void sql_writer_return(struct sql_writer *writer);
+
+/* An idle reader, or a new one: never waits, so that a callback may read too. */
+struct sql_conn *sql_reader_get(struct sqlite_store *store, struct err *err);
+void sql_reader_put(struct sqlite_store *store, struct sql_conn *conn);
+
+/* What a write needs to know of its transfer. */
+struct sql_brief {
+	char id[ULID_SIZE];
+	bool is_found;
+	int64_t num, version;
+	enum transfer_state state;
+	enum digest_kind digest;
+	char user[STORE_USER_SIZE];
+	uint64_t chunk_count, arrived_count; /* arrived: stored or merged */
+};
+/* 0 also when there is none: look at is_found. */
+int sql_brief_read(struct sql_conn *conn, const char *id, struct sql_brief *brief, struct err *err);
+
+/* A row of the audit table; receipt NULL: the fields of `row` only. In whatever transaction the connection is. */
+int sql_audit(struct sql_conn *conn, const struct store_audit *row, const struct store_receipt *receipt,
+	      struct err *err);
+/* Adds to the transfer's counters; delta has a place per chunk state. */
+int sql_counters_add(struct sql_conn *conn, int64_t transfer_num, const int64_t *delta, int64_t delta_stored_bytes,
+		     int64_t now_wall_us, struct err *err);
+
+/* The rows of the store's table of operations, by file. */
+int sql_plan_begin(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,
+		   struct err *err);
+int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, struct err *err);
+int sql_plan_object(struct store_plan *plan, const struct store_object *object, struct err *err);
+int sql_plan_chunk(struct store_plan *plan, const struct store_chunk *chunk, struct err *err);
+int sql_plan_commit(struct store_plan **plan, const struct store_transfer *transfer, struct err *err);
+void sql_plan_abort(struct store_plan **plan);
+
+int sql_transfer_get(struct store *store, const char *id, struct store_transfer *ret, struct err *err);
+int sql_transfer_by_batch(struct store *store, struct str batch, struct store_transfer *ret, struct err *err);
+int sql_transfer_list(struct store *store, const char *user, unsigned state_mask, size_t limit,
+		      int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err);
+int sql_chunks(struct store *store, const char *transfer_id, uint64_t after_file_id, uint64_t after_chunk_index,
+	       unsigned state_mask, size_t limit, int (*each)(void *owner, const struct store_chunk *chunk),
+	       void *owner, struct err *err);
+int sql_objects(struct store *store, const char *transfer_id, uint64_t after_file_id, size_t limit,
+		int (*each)(void *owner, const struct store_object *object), void *owner, struct err *err);
+int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
+		int (*each)(void *owner, const struct store_entry *entry), void *owner, struct err *err);
+int sql_chunk_counts(struct store *store, const char *transfer_id, uint64_t *ret_counts, struct err *err);
+int sql_node_list(struct store *store, int (*each)(void *owner, const struct store_node *node), void *owner,
+		  struct err *err);
+
+int sql_transfer_move(struct store *store, struct store_transfer *transfer, enum transfer_state state,
+		      const char *reason, bool is_retryable, int64_t now_wall_us, struct err *err);
+int sql_transfer_note(struct store *store, const char *id, const char *reason, struct err *err);
+int sql_receipts(struct store *store, struct store_receipt *receipts, size_t count, struct err *err);
+int sql_bind_digests(struct store *store, const char *transfer_id, const uint64_t *seqs,
+		     const char (*digests)[DIGEST_HEX_SIZE], size_t count, struct err *err);
+int sql_chunks_reopen(struct store *store, const char *transfer_id, uint64_t file_id, const char *node_id,
+		      enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count,
+		      struct err *err);
+int sql_node_save(struct store *store, const struct store_node *node, struct err *err);
+int sql_audit_row(struct store *store, const struct store_audit *row, struct err *err);
+
+#endif

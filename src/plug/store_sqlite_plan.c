@@ -1,0 +1,227 @@
+#include "plug/store_sqlite.h"
+
+#include <stdlib.h>
+
+/* A plan holds the writer's connection with a transaction open on it; everything ends in plan_end. */
+struct store_plan {
+	struct sqlite_store *sqlite;
+	int64_t transfer_num;
+	char transfer_id[ULID_SIZE];
+	uint64_t entry_count, object_count, chunk_count;
+	uint64_t state_counts[SQL_CHUNK_STATES];
+	uint64_t stored_bytes;
+};
+
+static struct sql_conn *plan_conn(struct store_plan *plan) { return &plan->sqlite->writer.conn; }
+
+static void plan_end(struct store_plan **plan)
+{
+	struct sql_conn *conn = plan_conn(*plan);
+
+	if (!sqlite3_get_autocommit(conn->db))
+		(void)sql_run_id(conn, SQL_ROLLBACK, NULL, "dropping a plan");
+	sql_writer_return(&(*plan)->sqlite->writer);
+	free(*plan);
+	*plan = NULL;
+}
+
+static int plan_transfer(struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
+{
+	struct sql_conn *conn = plan_conn(plan);
+	sqlite3_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_INSERT, err);
+
+	if (!stmt)
+		return -ERR_STORE;
+	sql_bind_text(stmt, 1, transfer->id);
+	sql_bind_text(stmt, 2, transfer->user);
+	sql_bind_bytes(stmt, 3, str_from(transfer->batch));
+	sql_bind_text(stmt, 4, transfer->source);
+	sql_bind_text(stmt, 5, transfer->manifest_digest);
+	sql_bind_i64(stmt, 6, transfer->manifest_crc32c);
+	sql_bind_text(stmt, 7, digest_name(transfer->digest));
+	sql_bind_u64(stmt, 8, transfer->chunk_bytes);
+	sql_bind_u64(stmt, 9, transfer->pack_bytes);
+	sql_bind_i64(stmt, 10, transfer->is_retryable);
+	sql_bind_i64(stmt, 11, transfer->priority);
+	sql_bind_text(stmt, 12, transfer->reason);
+	sql_bind_text(stmt, 13, transfer->client_addr);
+	sql_bind_i64(stmt, 14, transfer->created_wall_us);
+	sql_bind_i64(stmt, 15, transfer->updated_wall_us);
+	if (sql_run(conn, stmt, err, "inserting the transfer") < 0)
+		return -ERR_STORE;
+	plan->transfer_num = sqlite3_last_insert_rowid(conn->db);
+	return 0;
+}
+
+int sql_plan_begin(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,
+		   struct err *err)
+{
+	struct sqlite_store *sqlite = sqlite_of(store);
+	struct store_plan *plan;
+	int result;
+
+	if (!sql_fits(transfer->chunk_bytes) || !sql_fits(transfer->pack_bytes))
+		return err_set(err, ERR_LIMIT, "transfer %s: the chunk size is beyond 2^63 bytes", transfer->id);
+	result = sql_writer_lend(&sqlite->writer, err);
+	if (result < 0)
+		return result;
+	plan = must_zalloc(1, sizeof(*plan));
+	plan->sqlite = sqlite;
+	(void)str_copy(str_from(transfer->id), plan->transfer_id, sizeof(plan->transfer_id));
+	if (sql_run_id(plan_conn(plan), SQL_BEGIN, err, "starting a transaction") < 0 ||
+	    plan_transfer(plan, transfer, err) < 0) {
+		plan_end(&plan);
+		err_wrap(err, "planning transfer %s", transfer->id);
+		return -ERR_STORE;
+	}
+	*ret_plan = plan;
+	return 0;
+}
+
+int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, struct err *err)
+{
+	struct sql_conn *conn = plan_conn(plan);
+	const char type[2] = { entry->type, '\0' };
+	sqlite3_stmt *stmt;
+
+	if (!sql_fits(entry->seq) || !sql_fits(entry->size_bytes) || !sql_fits(entry->file_id) ||
+	    !sql_fits(entry->object_offset))
+		return err_set(err, ERR_LIMIT, "entry %llu: a number is beyond 2^63", (unsigned long long)entry->seq);
+	stmt = sql_stmt(conn, SQL_ENTRY_INSERT, err);
+	if (!stmt)
+		return -ERR_STORE;
+	sql_bind_i64(stmt, 1, plan->transfer_num);
+	sql_bind_u64(stmt, 2, entry->seq);
+	sql_bind_text(stmt, 3, type);
+	sql_bind_i64(stmt, 4, entry->mode);
+	sql_bind_i64(stmt, 5, entry->mtime_ns);
+	sql_bind_u64(stmt, 6, entry->size_bytes);
+	sql_bind_bytes(stmt, 7, entry->path);
+	sql_bind_bytes(stmt, 8, entry->target);
+	sql_bind_u64(stmt, 9, entry->file_id);
+	sql_bind_u64(stmt, 10, entry->object_offset);
+	sql_bind_text(stmt, 11, entry->digest);
+	if (sql_run(conn, stmt, err, "inserting an entry of the plan") < 0)
+		return -ERR_STORE;
+	plan->entry_count++;
+	return 0;
+}
+
+int sql_plan_object(struct store_plan *plan, const struct store_object *object, struct err *err)
+{
+	struct sql_conn *conn = plan_conn(plan);
+	sqlite3_stmt *stmt;
+
+	if (!sql_fits(object->file_id) || !sql_fits(object->first_seq) || !sql_fits(object->last_seq) ||
+	    !sql_fits(object->size_bytes) || !sql_fits(object->chunk_count))
+		return err_set(err, ERR_LIMIT, "object %llu: a number is beyond 2^63",
+			       (unsigned long long)object->file_id);
+	stmt = sql_stmt(conn, SQL_OBJECT_INSERT, err);
+	if (!stmt)
+		return -ERR_STORE;
+	sql_bind_i64(stmt, 1, plan->transfer_num);
+	sql_bind_u64(stmt, 2, object->file_id);
+	sql_bind_i64(stmt, 3, object->is_pack);
+	sql_bind_u64(stmt, 4, object->first_seq);
+	sql_bind_u64(stmt, 5, object->last_seq);
+	sql_bind_u64(stmt, 6, object->size_bytes);
+	sql_bind_u64(stmt, 7, object->chunk_count);
+	if (sql_run(conn, stmt, err, "inserting an object of the plan") < 0)
+		return -ERR_STORE;
+	plan->object_count++;
+	return 0;
+}
+
+int sql_plan_chunk(struct store_plan *plan, const struct store_chunk *chunk, struct err *err)
+{
+	struct sql_conn *conn = plan_conn(plan);
+	sqlite3_stmt *stmt;
+
+	if (!sql_fits(chunk->file_id) || !sql_fits(chunk->chunk_index) || !sql_fits(chunk->size_bytes))
+		return err_set(err, ERR_LIMIT, "chunk %llu of object %llu: a number is beyond 2^63",
+			       (unsigned long long)chunk->chunk_index, (unsigned long long)chunk->file_id);
+	stmt = sql_stmt(conn, SQL_CHUNK_INSERT, err);
+	if (!stmt)
+		return -ERR_STORE;
+	sql_bind_i64(stmt, 1, plan->transfer_num);
+	sql_bind_u64(stmt, 2, chunk->file_id);
+	sql_bind_u64(stmt, 3, chunk->chunk_index);
+	sql_bind_u64(stmt, 4, chunk->size_bytes);
+	sql_bind_text(stmt, 5, chunk_state_name(chunk->state));
+	sql_bind_text(stmt, 6, chunk->target_node);
+	sql_bind_text(stmt, 7, chunk->actual_node);
+	sql_bind_text(stmt, 8, chunk->digest);
+	sql_bind_i64(stmt, 9, chunk->updated_wall_us);
+	if (sql_run(conn, stmt, err, "inserting a chunk of the plan") < 0)
+		return -ERR_STORE;
+	plan->chunk_count++;
+	plan->state_counts[chunk->state]++;
+	if (chunk->state == CHUNK_STORED || chunk->state == CHUNK_MERGED)
+		plan->stored_bytes += chunk->size_bytes;
+	return 0;
+}
+
+/* The counts of a transfer decide when it is complete: they must be those of its rows. */
+static int plan_check(const struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
+{
+	if (transfer->entry_count == plan->entry_count && transfer->object_count == plan->object_count &&
+	    transfer->chunk_count == plan->chunk_count && sql_fits(transfer->file_count) &&
+	    sql_fits(transfer->total_bytes))
+		return 0;
+	return err_set(err, ERR_INTERNAL,
+		       "the plan has %llu entries, %llu objects, %llu chunks, its totals say %llu, %llu, %llu",
+		       (unsigned long long)plan->entry_count, (unsigned long long)plan->object_count,
+		       (unsigned long long)plan->chunk_count, (unsigned long long)transfer->entry_count,
+		       (unsigned long long)transfer->object_count, (unsigned long long)transfer->chunk_count);
+}
+
+static int plan_totals(struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
+{
+	struct sql_conn *conn = plan_conn(plan);
+	sqlite3_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_PLANNED, err);
+
+	if (!stmt)
+		return -ERR_STORE;
+	sql_bind_i64(stmt, 1, plan->transfer_num);
+	sql_bind_u64(stmt, 2, transfer->entry_count);
+	sql_bind_u64(stmt, 3, transfer->file_count);
+	sql_bind_u64(stmt, 4, transfer->object_count);
+	sql_bind_u64(stmt, 5, transfer->chunk_count);
+	sql_bind_u64(stmt, 6, transfer->total_bytes);
+	for (int i = 0; i < SQL_CHUNK_STATES; i++)
+		sql_bind_u64(stmt, 7 + i, plan->state_counts[i]);
+	sql_bind_u64(stmt, 12, plan->stored_bytes);
+	sql_bind_i64(stmt, 13, transfer->updated_wall_us);
+	return sql_run(conn, stmt, err, "keeping the plan's totals");
+}
+
+int sql_plan_commit(struct store_plan **plan, const struct store_transfer *transfer, struct err *err)
+{
+	struct store_plan *p = *plan;
+	const struct store_audit row = {
+		.at_wall_us = transfer->updated_wall_us,
+		.kind = "state",
+		.transfer_id = p->transfer_id,
+		.user = transfer->user,
+		.outcome = transfer_state_name(TRANSFER_UPLOADING),
+		.detail = "planned",
+	};
+	int result = plan_check(p, transfer, err);
+
+	if (result == 0)
+		result = plan_totals(p, transfer, err);
+	if (result == 0)
+		result = sql_audit(plan_conn(p), &row, NULL, err);
+	if (result == 0)
+		result = sql_run_id(plan_conn(p), SQL_COMMIT, err, "committing the plan");
+	if (result < 0)
+		err_wrap(err, "planning transfer %s", p->transfer_id);
+	plan_end(plan);
+	return result;
+}
+
+void sql_plan_abort(struct store_plan **plan)
+{
+	if (*plan)
+		plan_end(plan);
+}

@@ -1,0 +1,315 @@
+#include "plug/store_sqlite.h"
+
+#include <string.h>
+
+/* A word in the database that is none of ours: somebody edited it, or a newer heng wrote it. Never guessed at. */
+static int word_unknown(struct err *err, const char *what, struct str word)
+{
+	return err_set(err, ERR_STORE_SCHEMA, "the database holds the %s '%.*s', which this heng does not know", what,
+		       (int)min_size(word.size, 40), word.size ? word.data : "");
+}
+
+static int no_transfer(struct err *err, const char *id)
+{
+	return err_set(err, ERR_NO_TRANSFER, "there is no transfer %s", id);
+}
+
+/* Ends the read transaction too: a page never holds the write-ahead log back for longer than it lasts. */
+static int page_close(struct sqlite_store *sqlite, struct sql_conn *conn, sqlite3_stmt *stmt, int row)
+{
+	sqlite3_reset(stmt);
+	sql_reader_put(sqlite, conn);
+	return row < 0 ? row : 0;
+}
+
+static int read_transfer(sqlite3_stmt *stmt, struct store_transfer *ret, struct err *err)
+{
+	struct str batch = sql_bytes(stmt, 2);
+
+	memset(ret, 0, sizeof(*ret));
+	sql_text(stmt, 0, ret->id, sizeof(ret->id));
+	sql_text(stmt, 1, ret->user, sizeof(ret->user));
+	(void)str_copy(batch, ret->batch, sizeof(ret->batch));
+	sql_text(stmt, 3, ret->source, sizeof(ret->source));
+	sql_text(stmt, 4, ret->manifest_digest, sizeof(ret->manifest_digest));
+	ret->manifest_crc32c = (uint32_t)sqlite3_column_int64(stmt, 5);
+	if (!digest_from_name(sql_bytes(stmt, 6), &ret->digest))
+		return word_unknown(err, "digest", sql_bytes(stmt, 6));
+	ret->chunk_bytes = sql_u64(stmt, 7);
+	ret->pack_bytes = sql_u64(stmt, 8);
+	ret->entry_count = sql_u64(stmt, 9);
+	ret->file_count = sql_u64(stmt, 10);
+	ret->object_count = sql_u64(stmt, 11);
+	ret->chunk_count = sql_u64(stmt, 12);
+	ret->total_bytes = sql_u64(stmt, 13);
+	ret->stored_chunk_count = sql_u64(stmt, 14);
+	ret->stored_bytes = sql_u64(stmt, 15);
+	if (!transfer_state_from_name(sql_bytes(stmt, 16), &ret->state))
+		return word_unknown(err, "transfer state", sql_bytes(stmt, 16));
+	ret->version = sqlite3_column_int64(stmt, 17);
+	ret->is_retryable = sqlite3_column_int64(stmt, 18) != 0;
+	ret->priority = sqlite3_column_int(stmt, 19);
+	sql_text(stmt, 20, ret->reason, sizeof(ret->reason));
+	sql_text(stmt, 21, ret->client_addr, sizeof(ret->client_addr));
+	ret->created_wall_us = sqlite3_column_int64(stmt, 22);
+	ret->updated_wall_us = sqlite3_column_int64(stmt, 23);
+	ret->completed_wall_us = sqlite3_column_int64(stmt, 24);
+	return 0;
+}
+
+/* One transfer from a statement that gives at most one. 1: found; 0: none. */
+static int transfer_one(struct sql_conn *conn, sqlite3_stmt *stmt, struct store_transfer *ret, struct err *err)
+{
+	int row = sql_row(conn, stmt, err, "reading a transfer");
+
+	if (row <= 0)
+		return row;
+	row = read_transfer(stmt, ret, err);
+	sqlite3_reset(stmt);
+	return row < 0 ? row : 1;
+}
+
+int sql_transfer_get(struct store *store, const char *id, struct store_transfer *ret, struct err *err)
+{
+	struct sqlite_store *sqlite = sqlite_of(store);
+	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	sqlite3_stmt *stmt;
+	int found = -ERR_STORE;
+
+	if (!conn)
+		return -ERR_STORE;
+	stmt = sql_stmt(conn, SQL_TRANSFER_GET, err);
+	if (stmt) {
+		sql_bind_text(stmt, 1, id);
+		found = transfer_one(conn, stmt, ret, err);
+	}
+	sql_reader_put(sqlite, conn);
+	if (found == 0)
+		return no_transfer(err, id);
+	return found < 0 ? found : 0;
+}
+
+int sql_transfer_by_batch(struct store *store, struct str batch, struct store_transfer *ret, struct err *err)
+{
+	struct sqlite_store *sqlite = sqlite_of(store);
+	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	sqlite3_stmt *stmt;
+	int found = -ERR_STORE;
+
+	if (!conn)
+		return -ERR_STORE;
+	stmt = sql_stmt(conn, SQL_TRANSFER_BY_BATCH, err);
+	if (stmt) {
+		sql_bind_bytes(stmt, 1, batch);
+		found = transfer_one(conn, stmt, ret, err);
+	}
+	sql_reader_put(sqlite, conn);
+	if (found == 0)
+		return err_set(err, ERR_NO_TRANSFER, "there is no transfer of this batch that has not failed");
+	return found < 0 ? found : 0;
+}
+
+int sql_transfer_list(struct store *store, const char *user, unsigned state_mask, size_t limit,
+		      int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err)
+{
+	struct sqlite_store *sqlite = sqlite_of(store);
+	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	struct store_transfer transfer;
+	sqlite3_stmt *stmt;
+	int row;
+
+	if (!conn)
+		return -ERR_STORE;
+	stmt = sql_stmt(conn, user ? SQL_TRANSFER_LIST_USER : SQL_TRANSFER_LIST, err);
+	if (stmt && user)
+		sql_bind_text(stmt, 1, user);
+	for (row = stmt ? 0 : -ERR_STORE; stmt && limit > 0;) {
+		row = sql_row(conn, stmt, err, "listing transfers");
+		if (row > 0)
+			row = read_transfer(stmt, &transfer, err) < 0 ? -ERR_STORE_SCHEMA : 1;
+		if (row <= 0)
+			break;
+		if (!(state_mask >> transfer.state & 1))
+			continue;
+		limit--;
+		if (each(owner, &transfer) != 0)
+			break;
+	}
+	return page_close(sqlite, conn, stmt, row);
+}
+
+/* A reader on which `id` is ready with the transfer's number as its first parameter. */
+static sqlite3_stmt *page_open(struct sqlite_store *sqlite, const char *transfer_id, enum sql_id id,
+			       struct sql_conn **ret_conn, int *ret_result, struct err *err)
+{
+	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	sqlite3_stmt *find, *stmt = NULL;
+	int row = -ERR_STORE;
+
+	*ret_result = -ERR_STORE;
+	if (!conn)
+		return NULL;
+	find = sql_stmt(conn, SQL_TRANSFER_NUM, err);
+	if (find) {
+		sql_bind_text(find, 1, transfer_id);
+		row = sql_row(conn, find, err, "looking a transfer up");
+	}
+	if (row == 0)
+		*ret_result = no_transfer(err, transfer_id);
+	if (row == 1) {
+		stmt = sql_stmt(conn, id, err);
+		if (stmt)
+			sql_bind_i64(stmt, 1, sqlite3_column_int64(find, 0));
+		sqlite3_reset(find);
+	}
+	if (!stmt)
+		sql_reader_put(sqlite, conn);
+	*ret_conn = conn;
+	return stmt;
+}
+
+static int read_chunk(sqlite3_stmt *stmt, struct store_chunk *ret, struct err *err)
+{
+	ret->file_id = sql_u64(stmt, 0);
+	ret->chunk_index = sql_u64(stmt, 1);
+	ret->size_bytes = sql_u64(stmt, 2);
+	if (!chunk_state_from_name(sql_bytes(stmt, 3), &ret->state))
+		return word_unknown(err, "chunk state", sql_bytes(stmt, 3));
+	sql_text(stmt, 4, ret->target_node, sizeof(ret->target_node));
+	sql_text(stmt, 5, ret->actual_node, sizeof(ret->actual_node));
+	sql_text(stmt, 6, ret->digest, sizeof(ret->digest));
+	ret->updated_wall_us = sqlite3_column_int64(stmt, 7);
+	return 0;
+}
+
+int sql_chunks(struct store *store, const char *transfer_id, uint64_t after_file_id, uint64_t after_chunk_index,
+	       unsigned state_mask, size_t limit, int (*each)(void *owner, const struct store_chunk *chunk),
+	       void *owner, struct err *err)
+{
+	struct store_chunk chunk;
+	struct sql_conn *conn;
+	int row;
+	sqlite3_stmt *stmt = page_open(sqlite_of(store), transfer_id, SQL_CHUNK_PAGE, &conn, &row, err);
+
+	if (!stmt)
+		return row;
+	sql_bind_u64(stmt, 2, after_file_id);
+	sql_bind_u64(stmt, 3, after_chunk_index);
+	for (row = 0; limit > 0;) {
+		row = sql_row(conn, stmt, err, "reading chunks");
+		if (row > 0)
+			row = read_chunk(stmt, &chunk, err) < 0 ? -ERR_STORE_SCHEMA : 1;
+		if (row <= 0)
+			break;
+		if (!(state_mask >> chunk.state & 1))
+			continue;
+		limit--;
+		if (each(owner, &chunk) != 0)
+			break;
+	}
+	return page_close(sqlite_of(store), conn, stmt, row);
+}
+
+int sql_objects(struct store *store, const char *transfer_id, uint64_t after_file_id, size_t limit,
+		int (*each)(void *owner, const struct store_object *object), void *owner, struct err *err)
+{
+	struct store_object object;
+	struct sql_conn *conn;
+	int row;
+	sqlite3_stmt *stmt = page_open(sqlite_of(store), transfer_id, SQL_OBJECT_PAGE, &conn, &row, err);
+
+	if (!stmt)
+		return row;
+	sql_bind_u64(stmt, 2, after_file_id);
+	sql_bind_u64(stmt, 3, limit);
+	while ((row = sql_row(conn, stmt, err, "reading objects")) > 0) {
+		object.file_id = sql_u64(stmt, 0);
+		object.is_pack = sqlite3_column_int64(stmt, 1) != 0;
+		object.first_seq = sql_u64(stmt, 2);
+		object.last_seq = sql_u64(stmt, 3);
+		object.size_bytes = sql_u64(stmt, 4);
+		object.chunk_count = sql_u64(stmt, 5);
+		if (each(owner, &object) != 0)
+			break;
+	}
+	return page_close(sqlite_of(store), conn, stmt, row);
+}
+
+int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
+		int (*each)(void *owner, const struct store_entry *entry), void *owner, struct err *err)
+{
+	struct store_entry entry;
+	struct sql_conn *conn;
+	struct str type;
+	int row;
+	sqlite3_stmt *stmt = page_open(sqlite_of(store), transfer_id, SQL_ENTRY_PAGE, &conn, &row, err);
+
+	if (!stmt)
+		return row;
+	sql_bind_u64(stmt, 2, from_seq);
+	sql_bind_u64(stmt, 3, to_seq_inclusive);
+	while ((row = sql_row(conn, stmt, err, "reading entries")) > 0) {
+		entry.seq = sql_u64(stmt, 0);
+		type = sql_bytes(stmt, 1);
+		entry.type = type.size ? type.data[0] : '?';
+		entry.mode = (uint32_t)sqlite3_column_int64(stmt, 2);
+		entry.mtime_ns = sqlite3_column_int64(stmt, 3);
+		entry.size_bytes = sql_u64(stmt, 4);
+		entry.path = sql_bytes(stmt, 5);
+		entry.target = sql_bytes(stmt, 6);
+		entry.file_id = sql_u64(stmt, 7);
+		entry.object_offset = sql_u64(stmt, 8);
+		sql_text(stmt, 9, entry.digest, sizeof(entry.digest));
+		if (each(owner, &entry) != 0)
+			break;
+	}
+	return page_close(sqlite_of(store), conn, stmt, row);
+}
+
+int sql_chunk_counts(struct store *store, const char *transfer_id, uint64_t *ret_counts, struct err *err)
+{
+	struct sqlite_store *sqlite = sqlite_of(store);
+	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	sqlite3_stmt *stmt;
+	int row = -ERR_STORE;
+
+	if (!conn)
+		return -ERR_STORE;
+	stmt = sql_stmt(conn, SQL_TRANSFER_COUNTS, err);
+	if (stmt) {
+		sql_bind_text(stmt, 1, transfer_id);
+		row = sql_row(conn, stmt, err, "reading a transfer's counts");
+	}
+	for (int i = 0; row > 0 && i < SQL_CHUNK_STATES; i++)
+		ret_counts[i] = sql_u64(stmt, i);
+	sqlite3_reset(stmt);
+	sql_reader_put(sqlite, conn);
+	if (row == 0)
+		return no_transfer(err, transfer_id);
+	return row < 0 ? row : 0;
+}
+
+int sql_node_list(struct store *store, int (*each)(void *owner, const struct store_node *node), void *owner,
+		  struct err *err)
+{
+	struct sqlite_store *sqlite = sqlite_of(store);
+	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	struct store_node node;
+	sqlite3_stmt *stmt;
+	int row = -ERR_STORE;
+
+	if (!conn)
+		return -ERR_STORE;
+	stmt = sql_stmt(conn, SQL_NODE_LIST, err);
+	while (stmt && (row = sql_row(conn, stmt, err, "listing nodes")) > 0) {
+		sql_text(stmt, 0, node.id, sizeof(node.id));
+		sql_text(stmt, 1, node.addr, sizeof(node.addr));
+		sql_text(stmt, 2, node.incarnation, sizeof(node.incarnation));
+		node.weight_milli = (uint32_t)sqlite3_column_int64(stmt, 3);
+		sql_text(stmt, 4, node.domain, sizeof(node.domain));
+		node.seen_wall_us = sqlite3_column_int64(stmt, 5);
+		if (each(owner, &node) != 0)
+			break;
+	}
+	return page_close(sqlite, conn, stmt, row);
+}

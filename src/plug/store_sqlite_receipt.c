@@ -1,0 +1,204 @@
+#include "plug/store_sqlite.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+
+/* A run of receipts. Neighbours are mostly of one transfer: it is looked up once, and its counters are written once. */
+struct receipt_job {
+	struct store_receipt *receipts;
+	size_t count;
+	int64_t now_wall_us;
+	struct sql_brief brief;
+	int64_t delta[SQL_CHUNK_STATES];
+	int64_t delta_stored_bytes;
+	bool is_changed;
+};
+
+struct chunk_row {
+	bool is_found;
+	uint64_t size_bytes;
+	enum chunk_state state;
+	char digest[DIGEST_HEX_SIZE];
+};
+
+static int receipt_flush(struct sql_conn *conn, struct receipt_job *job, struct err *err)
+{
+	int result = 0;
+
+	if (job->is_changed)
+		result = sql_counters_add(conn, job->brief.num, job->delta, job->delta_stored_bytes, job->now_wall_us,
+					  err);
+	memset(job->delta, 0, sizeof(job->delta));
+	job->delta_stored_bytes = 0;
+	job->is_changed = false;
+	return result;
+}
+
+static int receipt_transfer(struct sql_conn *conn, struct receipt_job *job, const char *id, struct err *err)
+{
+	if (strcmp(job->brief.id, id) == 0)
+		return 0;
+	if (receipt_flush(conn, job, err) < 0)
+		return -ERR_STORE;
+	return sql_brief_read(conn, id, &job->brief, err);
+}
+
+static int chunk_read(struct sql_conn *conn, int64_t num, const struct store_receipt *receipt, struct chunk_row *row,
+		      struct err *err)
+{
+	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_GET, err);
+	int result;
+
+	if (!stmt)
+		return -ERR_STORE;
+	row->is_found = false;
+	if (!sql_fits(receipt->file_id) || !sql_fits(receipt->chunk_index))
+		return 0;
+	sql_bind_i64(stmt, 1, num);
+	sql_bind_u64(stmt, 2, receipt->file_id);
+	sql_bind_u64(stmt, 3, receipt->chunk_index);
+	result = sql_row(conn, stmt, err, "reading a chunk");
+	if (result <= 0)
+		return result;
+	row->is_found = true;
+	row->size_bytes = sql_u64(stmt, 0);
+	result = 0;
+	if (!chunk_state_from_name(sql_bytes(stmt, 1), &row->state))
+		result = err_set(err, ERR_STORE_SCHEMA,
+				 "a chunk has a state in the database that this heng does not know");
+	sql_text(stmt, 2, row->digest, sizeof(row->digest));
+	sqlite3_reset(stmt);
+	return result;
+}
+
+static void chunk_moved(struct receipt_job *job, enum chunk_state from, enum chunk_state to)
+{
+	job->delta[from]--;
+	job->delta[to]++;
+	job->is_changed = true;
+}
+
+static int chunk_to_stored(struct sql_conn *conn, struct receipt_job *job, const struct store_receipt *receipt,
+			   const struct chunk_row *row, struct err *err)
+{
+	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_STORED, err);
+
+	if (!stmt)
+		return -ERR_STORE;
+	sql_bind_i64(stmt, 1, job->brief.num);
+	sql_bind_u64(stmt, 2, receipt->file_id);
+	sql_bind_u64(stmt, 3, receipt->chunk_index);
+	sql_bind_text(stmt, 4, receipt->node_id);
+	sql_bind_text(stmt, 5, receipt->digest);
+	sql_bind_i64(stmt, 6, receipt->finished_wall_us);
+	chunk_moved(job, row->state, CHUNK_STORED);
+	job->delta_stored_bytes += (int64_t)row->size_bytes;
+	return sql_run(conn, stmt, err, "marking a chunk stored");
+}
+
+static int chunk_to_failed(struct sql_conn *conn, struct receipt_job *job, const struct store_receipt *receipt,
+			   struct err *err)
+{
+	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_FAILED, err);
+
+	if (!stmt)
+		return -ERR_STORE;
+	sql_bind_i64(stmt, 1, job->brief.num);
+	sql_bind_u64(stmt, 2, receipt->file_id);
+	sql_bind_u64(stmt, 3, receipt->chunk_index);
+	sql_bind_i64(stmt, 4, receipt->finished_wall_us);
+	chunk_moved(job, CHUNK_PENDING, CHUNK_DIGEST_FAILED);
+	return sql_run(conn, stmt, err, "marking a chunk digest_failed");
+}
+
+/* What a good receipt is worth, given its transfer and chunk. *ret_is_new: the chunk is to be marked stored. */
+static enum err_code receipt_judge(const struct sql_brief *brief, const struct chunk_row *row,
+				   const struct store_receipt *receipt, bool *ret_is_new)
+{
+	bool is_here = row->is_found && (row->state == CHUNK_STORED || row->state == CHUNK_MERGED);
+	bool is_same = is_here && row->size_bytes == receipt->size_bytes && strcmp(row->digest, receipt->digest) == 0;
+
+	*ret_is_new = false;
+	if (brief->state == TRANSFER_MERGING || brief->state == TRANSFER_COMPLETED)
+		return is_same ? ERR_NONE : ERR_MERGING;
+	if (brief->state != TRANSFER_UPLOADING)
+		return ERR_STATE;
+	if (!row->is_found)
+		return ERR_NO_CHUNK;
+	if (row->size_bytes != receipt->size_bytes)
+		return ERR_CHUNK_SIZE;
+	if (is_here)
+		return is_same ? ERR_NONE : ERR_DIGEST_CONFLICT;
+	/* Text that is no digest could never be merged. */
+	if (!digest_hex_is_valid(brief->digest, str_from(receipt->digest)))
+		return ERR_BAD_REQUEST;
+	*ret_is_new = true;
+	return ERR_NONE;
+}
+
+static int receipt_apply(struct sql_conn *conn, struct receipt_job *job, struct store_receipt *receipt, struct err *err)
+{
+	struct chunk_row row = { .is_found = false };
+	bool is_new;
+
+	if (receipt_transfer(conn, job, receipt->transfer_id, err) < 0)
+		return -ERR_STORE;
+	if (!job->brief.is_found) {
+		receipt->result = ERR_NO_TRANSFER;
+		return 0;
+	}
+	if (chunk_read(conn, job->brief.num, receipt, &row, err) < 0)
+		return -ERR_STORE;
+	if (receipt->outcome != ERR_NONE) {
+		receipt->result = ERR_NONE;
+		if (receipt->outcome == ERR_DIGEST_MISMATCH && job->brief.state == TRANSFER_UPLOADING && row.is_found &&
+		    row.state == CHUNK_PENDING)
+			return chunk_to_failed(conn, job, receipt, err);
+		return 0;
+	}
+	receipt->result = receipt_judge(&job->brief, &row, receipt, &is_new);
+	return is_new ? chunk_to_stored(conn, job, receipt, &row, err) : 0;
+}
+
+static int receipt_audit(struct sql_conn *conn, const struct receipt_job *job, const struct store_receipt *receipt,
+			 struct err *err)
+{
+	const struct store_audit row = {
+		.at_wall_us = job->now_wall_us,
+		.kind = "chunk",
+		.transfer_id = receipt->transfer_id,
+		.user = receipt->user,
+		.node_id = receipt->node_id,
+		.outcome = receipt->outcome == ERR_NONE ? "stored" : err_word(receipt->outcome),
+		.file_id = receipt->file_id,
+		.chunk_index = receipt->chunk_index,
+	};
+
+	return sql_audit(conn, &row, receipt, err);
+}
+
+static int receipt_job(struct sql_conn *conn, void *arg, struct err *err)
+{
+	struct receipt_job *job = arg;
+
+	for (size_t i = 0; i < job->count; i++) {
+		if (receipt_apply(conn, job, &job->receipts[i], err) < 0 ||
+		    receipt_audit(conn, job, &job->receipts[i], err) < 0) {
+			err_wrap(err, "receipt of chunk %llu/%llu of transfer %s",
+				 (unsigned long long)job->receipts[i].file_id,
+				 (unsigned long long)job->receipts[i].chunk_index, job->receipts[i].transfer_id);
+			return -ERR_STORE;
+		}
+	}
+	return receipt_flush(conn, job, err);
+}
+
+int sql_receipts(struct store *store, struct store_receipt *receipts, size_t count, struct err *err)
+{
+	struct receipt_job job = { .receipts = receipts, .count = count, .now_wall_us = clock_wall_us() };
+
+	if (count == 0)
+		return 0;
+	return sql_writer_do(&sqlite_of(store)->writer, receipt_job, &job, err);
+}
