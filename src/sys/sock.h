@@ -26,5 +26,7 @@ int sock_peer(int fd, struct sock_addr *ret_addr);
 void sock_set_nodelay(int fd);
 /* On loopback some congestion controls (BBR) pace far below what memory allows: asks for cubic there, quietly does nothing elsewhere. */
 void sock_tune_loopback(int fd);
+/* The same before a connection is made, when the descriptor does not know its peer yet. */
+void sock_tune_for_peer(int fd, const struct sock_addr *peer);
 
 #endif
