@@ -1,7 +1,9 @@
 /* One node's chunk store on one folder. Layout below its root:
  *   tmp/<transferId>/<fileId>/<transferId>_<fileId>_<chunkIndex>.part            a durable chunk
  *   tmp/<transferId>/<fileId>/<transferId>_<fileId>_<chunkIndex>.part.<request>  one being written
- * The file itself is the record: its digest is kept in memory after a write and recomputed from the bytes after a restart.
+ * The file itself is the record: when a chunk is sent again its digest is computed from the bytes that are there. The digests of recent writes are
+ * also kept in memory, which tells bytes that rotted (replaced) from a sender who has other bytes (refused).
+ * A failed write or sync leaves a disk in a state nobody knows: from then on new chunks are refused (ERR_DISK) until disk_check passes.
  * Blocking: pool threads. Thread-safe; writers of the same chunk take turns. */
 #ifndef HENG_FOLDER_DISK_H
 #define HENG_FOLDER_DISK_H
@@ -13,26 +15,36 @@
 struct disk;
 struct disk_options {
 	const char *path;
-	uint64_t free_floor_bytes;    /* never go below */
-	unsigned free_floor_percent;  /* nor below this share of the file system */
+	uint64_t free_floor_bytes;   /* never go below */
+	unsigned free_floor_percent; /* nor below this share of the file system */
 };
 struct disk_chunk {
 	const char *transfer_id;
 	uint64_t file_id, chunk_index, size_bytes;
 	enum digest_kind digest;
 	const char *digest_hex;
-	const char *request_id;
+	const char *request_id; /* 1-40 of A-Za-z0-9._- */
+	int64_t turn_wait_us;   /* how long disk_begin may wait for another writer of this chunk; 0: not at all */
 };
+
+struct disk_counts {
+	uint64_t chunks_written, write_failures; /* since disk_open */
+};
+void disk_counts(struct disk *disk, struct disk_counts *ret);
+/* The directory self-check. Passing closes the breaker, failing opens it; err is the diagnosis. */
+int disk_check(struct disk *disk, struct err *err);
 
 /* Makes the layout, runs the directory self-check, removes every unfinished .part.<request> file. */
 int disk_open(const struct disk_options *options, struct disk **ret_disk, struct err *err);
 void disk_close(struct disk **disk);
 /* Free space less what accepted writes still need; is_low when below the floor. */
-int disk_space(struct disk *disk, struct fs_space *ret_space, uint64_t *ret_reserved_bytes, bool *ret_is_low, struct err *err);
+int disk_space(struct disk *disk, struct fs_space *ret_space, uint64_t *ret_reserved_bytes, bool *ret_is_low,
+	       struct err *err);
 
 struct disk_put; /* one write under way; holds the chunk's turn and its reservation */
 enum disk_begin { DISK_WRITE = 0, DISK_HAVE = 1 };
-/* In order: space (ERR_DISK_LOW before any byte), the chunk's turn (waits for another writer of the same chunk, at most some seconds: ERR_BUSY),
+/* In order: space (ERR_DISK_LOW before any byte), the chunk's turn (another writer of the same chunk has it: ERR_BUSY after turn_wait_us; one
+ * that has been silent for 2 s loses it to the newcomer, its next call fails with ERR_BUSY),
  * already here? same digest: DISK_HAVE and *ret_put NULL; other digest: -ERR_DIGEST_CONFLICT. Else DISK_WRITE. */
 int disk_begin(struct disk *disk, const struct disk_chunk *chunk, struct disk_put **ret_put, struct err *err);
 int disk_write(struct disk_put *put, const void *data, size_t size, struct err *err); /* hashes and writes at the end */
@@ -42,8 +54,10 @@ void disk_abort(struct disk_put **put); /* removes the file, ends the turn */
 
 /* The relative path of a chunk, for audit rows and for reading. */
 void disk_chunk_path(const char *transfer_id, uint64_t file_id, uint64_t chunk_index, char *target, size_t target_size);
+bool disk_has(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index);
 /* Opens a durable chunk for reading: fd and its size, or -ERR_CHUNK_GONE. */
-int disk_read(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index, uint64_t *ret_size, struct err *err);
+int disk_read(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index, uint64_t *ret_size,
+	      struct err *err);
 /* All files of a transfer. Absent is fine. */
 int disk_remove_transfer(struct disk *disk, const char *transfer_id, struct err *err);
 

@@ -1,0 +1,22 @@
+/* What a disk remembers of its recent work, in bounded memory: digests of chunks it wrote, folders whose names are known to be durable.
+ * Direct-mapped: a newcomer displaces what had its place, which costs a second look later, never a wrong answer. Not thread-safe. */
+#ifndef HENG_FOLDER_MEMO_H
+#define HENG_FOLDER_MEMO_H
+
+#include "base/digest.h"
+#include "base/hash.h"
+
+struct memo;
+struct memo *memo_new(void);
+void memo_free(struct memo **memo);
+
+void memo_set_digest(struct memo *memo, struct hash128 chunk, enum digest_kind kind, const char *digest_hex);
+/* False when the digest of that kind is not remembered. */
+bool memo_digest(const struct memo *memo, struct hash128 chunk, enum digest_kind kind, char target[DIGEST_HEX_SIZE]);
+
+void memo_set_durable(struct memo *memo, struct hash128 folder);
+bool memo_is_durable(const struct memo *memo, struct hash128 folder);
+/* Folders were removed: their names, made again, are not durable yet. */
+void memo_forget_folders(struct memo *memo);
+
+#endif
