@@ -31,7 +31,7 @@ void log_setup(const char *name, enum log_level level, bool is_json)
 	setup.is_json = is_json;
 }
 
-/* One write for one line: other threads cannot get in between. A line that cannot be written has nowhere to be complained to. */
+/* One write for one line: other threads cannot get in between. A line that cannot be written can be complained of nowhere. */
 static void write_line(const char *line, size_t size)
 {
 	ssize_t written;
