@@ -21,10 +21,12 @@ struct op {
 	op_fn *done;
 	void *owner;
 	/* The rest belongs to the loop. */
-	int kind, fd;
+	int kind, fd, file_fd;
 	void *data;
 	size_t size;
-	unsigned flags;
+	int64_t offset;
+	void *buffer; /* of a sendfile where the bytes pass through user space */
+	unsigned stage;
 	bool is_pending, is_cancelled;
 	struct op *prev, *next;
 	int result;
@@ -47,6 +49,10 @@ enum loop_backend loop_backend(const struct loop *loop);
 /* Name for configs: "auto", "io_uring", "epoll". */
 bool loop_backend_from_name(const char *name, enum loop_backend *ret_backend);
 
+/* Sockets must be non-blocking; a descriptor has at most one receiving (accept, recv) and one sending (connect, send, sendfile) operation
+ * pending, and may be closed once these have called back. What an operation points to stays alive until its callback. A callback is never
+ * run from within the call that submits. */
+
 /* Multishot: done is called with each accepted descriptor (non-blocking, close-on-exec) until cancelled or failed; an error other than
  * -ECANCELED (say -EMFILE) ends the shot: submit it again, later. */
 void loop_accept(struct loop *loop, struct op *op, int fd);
@@ -56,7 +62,8 @@ void loop_send(struct loop *loop, struct op *op, int fd, const void *data, size_
 /* File to socket without a copy through user space where the back end can (sendfile in epoll; splice or read+send in uring); may be short.
  * The offset is the file's, not its position. */
 void loop_sendfile(struct loop *loop, struct op *op, int fd, int file_fd, int64_t offset, size_t size);
-/* Asks for the operation to end soon; its callback still comes, in a later turn. No-op when not pending. */
+/* Asks for the operation to end soon; its callback still comes, once, later: with -ECANCELED, or with its result when it was done before
+ * the request came through. An accept gives no descriptor after this. No-op when not pending. */
 void loop_cancel(struct loop *loop, struct op *op);
 
 /* Timers: microseconds of the monotonic clock, from the loop's now. See timer.h. */
@@ -64,7 +71,7 @@ int64_t loop_now_us(const struct loop *loop); /* read once per turn */
 void loop_timer_set(struct loop *loop, struct timer *timer, int64_t delay_us); /* moves one that is set */
 void loop_timer_stop(struct loop *loop, struct timer *timer);
 
-/* From any thread. The post must stay alive until run is called. */
+/* From any thread. The post must stay alive until run is called; threads that post must be done before loop_free. */
 void loop_post(struct loop *loop, struct post *post);
 
 /* One turn: submits what was asked for, waits for the first of completion, timer, post, or timeout_us (-1: no limit), runs callbacks. */
