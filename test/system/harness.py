@@ -1,0 +1,297 @@
+"""What the system tests share: the real binary, real processes, real folders; readiness instead of sleeps; clean-up whatever happens."""
+import atexit, hashlib, hmac, json, os, random, re, shutil, signal, socket, sqlite3, stat, subprocess, sys, tempfile, time, urllib.error, urllib.request
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HENG = os.environ.get("HENG", os.path.join(ROOT, "build/release/heng"))
+BACKENDS = ["io_uring", "epoll"]
+_failed = 0
+
+
+def ok(claim, name, detail=""):
+    """One check: a line that tools/test-run counts."""
+    global _failed
+    if claim:
+        print(f"ok {name}", flush=True)
+    else:
+        _failed += 1
+        print(f"not ok {name} {detail}", flush=True)
+    return bool(claim)
+
+
+def finish():
+    sys.exit(1 if _failed else 0)
+
+
+def scratch(name):
+    path = tempfile.mkdtemp(prefix=f"heng-{name}-")
+    atexit.register(remove, path)
+    return path
+
+
+def remove(path):
+    for where, folders, _ in os.walk(os.fsencode(path)):
+        for folder in folders:
+            full = os.path.join(where, folder)
+            if not os.path.islink(full):
+                os.chmod(full, 0o700)
+    shutil.rmtree(os.fsencode(path), ignore_errors=True)
+
+
+def wait_until(what, claim, seconds=30.0):
+    """Polls for a condition with a deadline; the only waiting that tests do."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = claim()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise TimeoutError(f"after {seconds} s: {what}")
+
+
+class Up:
+    """`heng up` on a folder; its children by role."""
+
+    def __init__(self, data, nodes=3, restart_after="10", backend=None, listen="127.0.0.1:0", env=None):
+        self.data, self.nodes, self.restart_after, self.listen = data, nodes, str(restart_after), listen
+        self.env = dict(os.environ, **(env or {}))
+        if backend:
+            self.env["HENG_LOOP"] = backend
+        self.process = None
+        self.start()
+        atexit.register(self.kill)
+
+    def start(self):
+        self.log = open(os.path.join(os.path.dirname(self.data), "up.log"), "ab")
+        self.process = subprocess.Popen(
+            [HENG, "up", "--data", self.data, "--listen", self.listen, "--nodes", str(self.nodes), "--restart-after", self.restart_after],
+            stdout=subprocess.PIPE, stderr=self.log, env=self.env)
+        line = self.process.stdout.readline().decode()
+        found = re.fullmatch(r"ready (http://\S+) data=(\S+) key=(\S+)\n", line)
+        if not found:
+            raise RuntimeError(f"heng up said {line!r}, exit {self.process.poll()}; see {self.log.name}: {open(self.log.name).read()[-2000:]}")
+        self.ready_line, self.url, self.key_file = line, found.group(1), found.group(3)
+        self.key = open(self.key_file).read().strip()
+        self.listen = self.url.removeprefix("http://")
+
+    def children(self):
+        """{role: pid}: 'scheduler', 'n1', ..."""
+        found = {}
+        for pid in os.listdir("/proc"):
+            if not pid.isdigit():
+                continue
+            try:
+                status = open(f"/proc/{pid}/status").read()
+                words = open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")
+            except OSError:
+                continue
+            if f"PPid:\t{self.process.pid}\n" not in status or len(words) < 4 or "State:\tZ" in status:
+                continue
+            role = "scheduler" if words[1] == b"scheduler" else os.path.basename(words[3].decode()).removesuffix(".yaml")
+            found[role] = int(pid)
+        return found
+
+    def kill_role(self, role):
+        pid = self.children().get(role)
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if self.process and self.process.stdout:
+            self.process.stdout.close()
+
+    def stop(self):
+        """SIGTERM; returns (exit code, seconds)."""
+        began = time.monotonic()
+        self.process.terminate()
+        code = self.process.wait(20)
+        return code, time.monotonic() - began
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+    def wait_nodes(self, count=None):
+        wait_until("nodes take work", lambda: sum(n["takes_work"] for n in api(self, "GET", "/api/v1/nodes")[1].get("nodes", [])) >= (count or self.nodes))
+
+    def database(self):
+        return os.path.join(self.data, "scheduler", "heng.db")
+
+    def final(self, batch):
+        return os.path.join(os.fsencode(self.data), b"final", os.fsencode(batch))
+
+
+def sql(up, query, args=()):
+    with sqlite3.connect(f"file:{up.database()}?mode=ro", uri=True, timeout=20) as connection:
+        connection.text_factory = bytes
+        rows = connection.execute(query, args).fetchall()
+    connection.close()
+    return [tuple(v.decode(errors="surrogateescape") if isinstance(v, bytes) else v for v in row) for row in rows]
+
+
+def http(method, url, headers=None, body=None, timeout=60):
+    """(status, parsed JSON or text, headers)"""
+    request = urllib.request.Request(url, data=body, method=method, headers=headers or {})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        answer = opener.open(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        answer = error
+    with answer:
+        data = answer.read()
+        kind = answer.headers.get("Content-Type", "")
+        return answer.status, json.loads(data) if "json" in kind and data else data.decode(errors="replace"), answer.headers
+
+
+def api(up, method, path, body=None, headers=None, key=None):
+    return http(method, up.url + path, dict({"X-Api-Key": key or up.key}, **(headers or {})), body)
+
+
+def push_start(up, folder, *args, json_output=True, env=None, key_file=None):
+    command = [HENG, "push", folder, "--to", up.url, "--key-file", key_file or up.key_file, *args]
+    if json_output:
+        command.append("--json")
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, **(env or {})))
+
+
+class Pushed:
+    def __init__(self, process, timeout=300):
+        out, err = process.communicate(timeout=timeout)
+        self.code, self.out, self.err = process.returncode, out.decode(errors="replace"), err.decode(errors="replace")
+        try:
+            self.result = json.loads(self.out.strip().splitlines()[-1])
+        except (IndexError, ValueError):
+            self.result = {}
+
+    def __str__(self):
+        return f"exit {self.code}\nstdout: {self.out[-1500:]}\nstderr: {self.err[-3000:]}"
+
+
+def push(up, folder, *args, timeout=300, **more):
+    return Pushed(push_start(up, folder, *args, **more), timeout)
+
+
+def listing(root):
+    """{relative path in bytes: (type, mode, size, mtime ns, link target)}; the root too."""
+    root, found = os.fsencode(root), {}
+    for where, folders, files in os.walk(root):
+        for name in [None] + folders + files:
+            path = where if name is None else os.path.join(where, name)
+            facts = os.lstat(path)
+            is_file, is_link = stat.S_ISREG(facts.st_mode), stat.S_ISLNK(facts.st_mode)
+            found[os.path.relpath(path, root)] = (stat.S_IFMT(facts.st_mode), stat.S_IMODE(facts.st_mode), facts.st_size if is_file else None,
+                                                   facts.st_mtime_ns, os.readlink(path) if is_link else None)
+    return found
+
+
+def same_bytes(a, b):
+    with open(a, "rb") as left, open(b, "rb") as right:
+        while True:
+            x, y = left.read(1 << 20), right.read(1 << 20)
+            if x != y:
+                return False
+            if not x:
+                return True
+
+
+def differences(source, target):
+    """Empty when both folders hold the same names, types, modes, sizes, times, links and bytes."""
+    source, target = os.fsencode(source), os.fsencode(target)
+    if not os.path.isdir(target):
+        return [f"{target!r} is not there"]
+    a, b = listing(source), listing(target)
+    bad = [f"{path!r}: {a.get(path)} != {b.get(path)}" for path in sorted(set(a) | set(b)) if a.get(path) != b.get(path)]
+    for path, facts in a.items():
+        if facts[0] == stat.S_IFREG and path in b and not same_bytes(os.path.join(source, path), os.path.join(target, path)):
+            bad.append(f"{path!r}: bytes differ")
+    return bad
+
+
+def write(path, data, mode=None, mtime_ns=None):
+    path = os.fsencode(path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data)
+    if mode is not None:
+        os.chmod(path, mode)
+    if mtime_ns is not None:
+        os.utime(path, ns=(mtime_ns, mtime_ns))
+
+
+def fill(root, count, size, seed, folders=7):
+    """`count` files of `size` bytes (a number or a (least, most) pair) in nested folders."""
+    rng = random.Random(seed)
+    for i in range(count):
+        size_now = rng.randint(*size) if isinstance(size, tuple) else size
+        write(os.path.join(os.fsencode(root), b"d%d" % (i % folders), b"e%d" % (i % 3), b"f%06d.bin" % i), rng.randbytes(size_now),
+              mtime_ns=1_600_000_000_000_000_000 + rng.randrange(10**17))
+
+
+def leftovers(up):
+    """Files that no finished transfer should leave: unfinished parts, chunk files, staging, spool."""
+    found = []
+    for folder in [f"n{i}" for i in range(1, up.nodes + 1)] + ["staging", "scheduler/spool"]:
+        for where, _, files in os.walk(os.path.join(up.data, folder)):
+            found += [os.path.join(where, f) for f in files if ".part" in f or folder in ("staging", "scheduler/spool")]
+    return found
+
+
+# --- tickets, as a client in another language would make them (src/wire/ticket.h) ---
+
+def chunk_token(ticket, transfer_key, transfer, file_id, chunk_index, size, digest, expiry=None, nonce=None):
+    expiry = int(time.time()) + 60 if expiry is None else expiry
+    nonce = nonce or os.urandom(16).hex()
+    text = f"{transfer} {file_id} {chunk_index} {expiry} {nonce} {digest} {size}"
+    signature = hmac.new(bytes.fromhex(transfer_key), text.encode(), hashlib.sha256).hexdigest()
+    return f"{ticket}.{expiry}.{nonce}.{signature}"
+
+
+def manifest(entries):
+    """[(path bytes, content or None for a folder)] -> manifest text with fixed modes and times."""
+    from urllib.parse import quote_from_bytes
+    lines, total, count = ["heng-manifest 1\n", "D 755 1600000000000000000 .\n"], 0, 1
+    for path, content in entries:
+        name = quote_from_bytes(path, safe="/-._~")
+        if content is None:
+            lines.append(f"D 755 1600000000000000000 {name}\n")
+        else:
+            lines.append(f"F 644 1600000000000000000 {len(content)} {name}\n")
+            total += len(content)
+        count += 1
+    lines.append(f"end {count} {total}\n")
+    return "".join(lines).encode()
+
+
+def crc32c(data):
+    table = crc32c.__dict__.setdefault("table", [])
+    if not table:
+        for i in range(256):
+            for _ in range(8):
+                i = (i >> 1) ^ (0x82F63B78 if i & 1 else 0)
+            table.append(i)
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def create_transfer(up, text, batch, key=None, crc=None, **query):
+    from urllib.parse import urlencode
+    arguments = urlencode(dict({"batch": batch, "digest": "sha256", "source": "test%3A/" + batch}, **query))
+    return api(up, "POST", f"/api/v1/transfers?{arguments}", text, {"X-Manifest-CRC32C": f"{crc32c(text) if crc is None else crc:08x}"}, key)
+
+
+def plan(up, transfer):
+    """([object lines], [chunk lines], {node id: addr}) as lists of words."""
+    _, text, _ = api(up, "GET", f"/api/v1/transfers/{transfer}/plan?after_file=0&after_chunk=0")
+    lines = [line.split(" ") for line in text.splitlines()]
+    nodes = {n["id"]: n["addr"] for n in api(up, "GET", f"/api/v1/transfers/{transfer}/nodes")[1]["nodes"]}
+    return [l for l in lines if l[0] == "O"], [l for l in lines if l[0] == "C"], nodes
+
+
+def put_chunk(addr, transfer, file_id, chunk_index, body, token, digest=None, size=None, length=None):
+    headers = {"X-Auth-Token": token, "X-Chunk-SHA256": digest or hashlib.sha256(body).hexdigest(), "X-Chunk-Size": str(len(body) if size is None else size)}
+    return http("PUT", f"http://{addr}/api/v1/upload/chunk/{transfer}/{file_id}/{chunk_index}", headers, body)
