@@ -1,0 +1,561 @@
+#include "folder/merge_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "sys/fs.h"
+
+#define MOVE_TRIES         5
+#define RESUME_LIMIT_COUNT 1000000
+
+/* --- the run, as the pullers see it --- */
+
+bool merge_is_over(const struct merge_run *run)
+{
+	return atomic_load_explicit(&run->is_given_up, memory_order_relaxed) ||
+	       atomic_load_explicit(&run->merge->is_stopping, memory_order_relaxed);
+}
+
+void merge_fail(struct merge_run *run, const struct err *err, bool is_retryable)
+{
+	pthread_mutex_lock(&run->lock);
+	if (!run->is_failed) {
+		run->is_failed = true;
+		run->is_retryable = is_retryable;
+		run->failure = *err;
+	}
+	pthread_mutex_unlock(&run->lock);
+	atomic_store(&run->is_given_up, true);
+}
+
+void merge_reopen_note(struct merge_run *run, const char *why)
+{
+	pthread_mutex_lock(&run->lock);
+	if (run->reopened_count++ == 0)
+		snprintf(run->reason, sizeof(run->reason), "%s", why);
+	pthread_mutex_unlock(&run->lock);
+	log_say(LOG_WARN, "transfer %s: %s", run->transfer.id, why);
+}
+
+void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, enum chunk_state state, const char *why)
+{
+	struct store *store = run->merge->store;
+	struct err err = ERR_INIT;
+	uint64_t count = 0;
+
+	if (store->ops->chunks_reopen(store, run->transfer.id, file_id, node_id, state, why, clock_wall_us(), &count,
+				      &err) < 0) {
+		err_wrap(&err, "while opening chunks again (%s)", why);
+		merge_fail(run, &err, true);
+		return;
+	}
+	merge_reopen_note(run, why);
+}
+
+void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes)
+{
+	pthread_mutex_lock(&run->lock);
+	run->merged_files += file_count;
+	run->merged_bytes += bytes;
+	pthread_mutex_unlock(&run->lock);
+}
+
+void merge_pause(struct merge *merge, int64_t wait_us)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	int64_t until_us = (int64_t)until.tv_sec * SEC_US + until.tv_nsec / 1000 + wait_us;
+	until = (struct timespec){ .tv_sec = (time_t)(until_us / SEC_US), .tv_nsec = (long)(until_us % SEC_US) * 1000 };
+	pthread_mutex_lock(&merge->lock);
+	/* Woken for nothing is no harm: the caller looks again. */
+	if (!atomic_load(&merge->is_stopping))
+		pthread_cond_timedwait(&merge->changed, &merge->lock, &until);
+	pthread_mutex_unlock(&merge->lock);
+}
+
+static int on_object(void *owner, const struct store_object *object)
+{
+	struct merge_run *run = owner;
+
+	if (run->page_count == COUNT_OF(run->page))
+		return 1;
+	run->page[run->page_count++] = *object;
+	return 0;
+}
+
+bool merge_next_object(struct merge_run *run, struct store_object *ret_object)
+{
+	struct store *store = run->merge->store;
+	struct err err = ERR_INIT;
+	int result = 0;
+
+	pthread_mutex_lock(&run->lock);
+	if (run->page_next == run->page_count && !run->is_listed) {
+		run->page_next = run->page_count = 0;
+		result = store->ops->objects(store, run->transfer.id, run->last_file_id, COUNT_OF(run->page), on_object,
+					     run, &err);
+		run->is_listed = result < 0 || run->page_count == 0;
+		if (run->page_count > 0)
+			run->last_file_id = run->page[run->page_count - 1].file_id;
+	}
+	bool is_found = result >= 0 && run->page_next < run->page_count;
+	if (is_found)
+		*ret_object = run->page[run->page_next++];
+	pthread_mutex_unlock(&run->lock);
+	if (result < 0) {
+		err_wrap(&err, "while reading the objects of the transfer");
+		merge_fail(run, &err, true);
+	}
+	return is_found;
+}
+
+static void *puller_main(void *arg)
+{
+	merge_pull_objects(arg);
+	return NULL;
+}
+
+static void pull_all(struct merge_run *run)
+{
+	pthread_t threads[MERGE_PULLERS_MAX];
+	unsigned count = 0;
+
+	while (count + 1 < run->puller_count && pthread_create(&threads[count], NULL, puller_main, run) == 0)
+		count++;
+	/* This thread pulls too, so that a machine without threads to give still merges. */
+	merge_pull_objects(run);
+	for (unsigned i = 0; i < count; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* --- how a run ends --- */
+
+/* Moves the transfer on if it is still in state merging. -ERR_STATE when somebody else has ended it. */
+static int move(struct merge_run *run, enum transfer_state state, const char *reason, bool is_retryable,
+		struct err *err)
+{
+	struct store *store = run->merge->store;
+	int result = -ERR_VERSION_CONFLICT;
+
+	for (int i = 0; i < MOVE_TRIES && result == -ERR_VERSION_CONFLICT; i++) {
+		result = store->ops->transfer_get(store, run->transfer.id, &run->transfer, err);
+		if (result < 0)
+			return result;
+		if (run->transfer.state != TRANSFER_MERGING)
+			return err_set(err, ERR_STATE, "the transfer became %s while it was merged",
+				       transfer_state_name(run->transfer.state));
+		result = store->ops->transfer_move(store, &run->transfer, state, reason, is_retryable, clock_wall_us(),
+						   err);
+	}
+	return result;
+}
+
+static void end_failed(struct merge_run *run, const struct err *cause, bool is_retryable)
+{
+	struct err err = ERR_INIT;
+	char reason[STORE_REASON_SIZE];
+
+	snprintf(reason, sizeof(reason), "merge: %.480s", cause->text);
+	log_err(LOG_ERROR, cause, "transfer %s: its merge failed", run->transfer.id);
+	if (move(run, TRANSFER_FAILED, reason, is_retryable, &err) < 0)
+		log_err(LOG_ERROR, &err,
+			"transfer %s: its failure could not be recorded; the merge is tried again at the next start",
+			run->transfer.id);
+	else
+		/* Nothing takes up a failed transfer again: a new push is a new one. */
+		merge_nodes_forget(run->merge, run->transfer.id);
+}
+
+static void end_reopened(struct merge_run *run)
+{
+	struct err err = ERR_INIT;
+	char reason[STORE_REASON_SIZE];
+
+	if (run->reopened_count > 1)
+		snprintf(reason, sizeof(reason), "to be sent again, and %" PRIu64 " more like it: %.420s",
+			 run->reopened_count - 1, run->reason);
+	else
+		snprintf(reason, sizeof(reason), "to be sent again: %.480s", run->reason);
+	if (move(run, TRANSFER_UPLOADING, reason, true, &err) < 0)
+		log_err(LOG_ERROR, &err,
+			"transfer %s: it could not go back to uploading; the merge is tried again at the next start",
+			run->transfer.id);
+}
+
+static void end_completed(struct merge_run *run)
+{
+	struct err err = ERR_INIT;
+	int result = move(run, TRANSFER_COMPLETED, "", false, &err);
+
+	if (result == -ERR_STATE) {
+		log_err(LOG_WARN, &err, "transfer %s: its folder is withdrawn", run->transfer.id);
+		merge_unpublish(run);
+		return;
+	}
+	if (result < 0) {
+		log_err(LOG_ERROR, &err,
+			"transfer %s: its folder is in place, but that could not be recorded; the next start does",
+			run->transfer.id);
+		return;
+	}
+	log_say(LOG_INFO, "transfer %s: completed, %" PRIu64 " files, %" PRIu64 " bytes", run->transfer.id,
+		run->transfer.file_count, run->transfer.total_bytes);
+	merge_nodes_forget(run->merge, run->transfer.id);
+}
+
+/* --- one attempt --- */
+
+/* 0: everything is in staging. Otherwise the run says why not. */
+static int gather(struct merge_run *run, struct err *err)
+{
+	unsigned limit = run->merge->options.object_limit_count;
+	uint64_t object_count = run->transfer.object_count;
+
+	int result = merge_lay_out(run, err);
+	if (result < 0)
+		return result;
+	if (object_count == 0)
+		return 0;
+	run->puller_count = object_count < limit ? (unsigned)object_count : limit;
+	/* With few objects their chunks are pulled side by side; with many the objects are. */
+	run->window_count = (unsigned)min_i64(max_i64(limit / run->puller_count, 1), MERGE_WINDOW_MAX);
+	pull_all(run);
+	return 0;
+}
+
+/* The second half of the proof, beside each file's digest: nothing of the plan was left out. */
+static int check_coverage(const struct merge_run *run, struct err *err)
+{
+	const struct store_transfer *transfer = &run->transfer;
+
+	if (run->merged_files == transfer->file_count && run->merged_bytes == transfer->total_bytes)
+		return 0;
+	return err_set(err, ERR_INTEGRITY,
+		       "%" PRIu64 " of %" PRIu64 " files and %" PRIu64 " of %" PRIu64 " bytes were merged",
+		       run->merged_files, transfer->file_count, run->merged_bytes, transfer->total_bytes);
+}
+
+static void merge_from_start(struct merge_run *run)
+{
+	struct err err = ERR_INIT;
+
+	int result = stage_open(&run->stage, run->merge->staging_fd, run->transfer.id, &err);
+	if (result < 0) {
+		end_failed(run, &err, true);
+		return;
+	}
+	result = gather(run, &err);
+	if (atomic_load(&run->merge->is_stopping)) {
+		stage_close(&run->stage);
+		return;
+	}
+	if (result == 0 && !run->is_failed && run->reopened_count == 0) {
+		result = check_coverage(run, &err);
+		if (result == 0)
+			result = merge_publish(run, &err);
+		/* Should the folder be in place without being safely so, it must not be seen. */
+		if (result < 0)
+			merge_unpublish(run);
+	}
+	stage_close(&run->stage);
+	if (run->is_failed)
+		end_failed(run, &run->failure, run->is_retryable);
+	else if (result == -ERR_STATE)
+		log_err(LOG_WARN, &err, "transfer %s: its merge was given up", run->transfer.id);
+	else if (result < 0)
+		end_failed(run, &err, err.code != ERR_BATCH_EXISTS && err.code != ERR_INTERNAL);
+	else if (run->reopened_count > 0)
+		end_reopened(run);
+	else
+		end_completed(run);
+	if (stage_remove(run->merge->staging_fd, run->transfer.id, &err) < 0)
+		log_err(LOG_WARN, &err, "transfer %s: its staging folder stays until the next start", run->transfer.id);
+}
+
+static void merge_transfer(struct merge_run *run)
+{
+	struct err err = ERR_INIT;
+	enum merge_placed placed;
+	char shown[256];
+
+	if (merge_placed(run->merge, &run->transfer, &placed, &err) < 0) {
+		end_failed(run, &err, true);
+		return;
+	}
+	switch (placed) {
+	case MERGE_NOT_PLACED:
+		merge_from_start(run);
+		return;
+	case MERGE_PLACED_BY_OTHER:
+		err_set(&err, ERR_BATCH_EXISTS, "'%s' exists in the final folder already and is not this transfer's",
+			str_display(str_from(run->transfer.batch), shown, sizeof(shown)));
+		err_hint(&err, "move that folder away, or push under another batch name");
+		end_failed(run, &err, false);
+		return;
+	case MERGE_PLACED:
+		break;
+	}
+	if (merge_publish_again(run, &err) < 0)
+		log_err(LOG_ERROR, &err,
+			"transfer %s: its folder is in place, but not safely; the next start tries again",
+			run->transfer.id);
+	else
+		end_completed(run);
+}
+
+static void run_job(struct merge *merge, const char *id)
+{
+	struct merge_run *run = must_zalloc(1, sizeof(*run));
+	struct err err = ERR_INIT;
+
+	run->merge = merge;
+	pthread_mutex_init(&run->lock, NULL);
+	if (merge->store->ops->transfer_get(merge->store, id, &run->transfer, &err) < 0)
+		log_err(LOG_ERROR, &err, "transfer %s: it cannot be merged", id);
+	else if (run->transfer.state == TRANSFER_MERGING)
+		merge_transfer(run);
+	pthread_mutex_destroy(&run->lock);
+	free(run);
+}
+
+/* --- the queue --- */
+
+static struct merge_job *next_job_locked(struct merge *merge)
+{
+	for (struct merge_job *job = merge->jobs; job; job = job->next)
+		if (!job->is_running)
+			return job;
+	return NULL;
+}
+
+static void end_job_locked(struct merge *merge, struct merge_job *job)
+{
+	job->is_running = false;
+	if (job->is_wanted_again) {
+		job->is_wanted_again = false;
+		return;
+	}
+	struct merge_job **link = &merge->jobs;
+	while (*link != job)
+		link = &(*link)->next;
+	*link = job->next;
+	free(job);
+}
+
+static void *merge_main(void *arg)
+{
+	struct merge *merge = arg;
+
+	pthread_mutex_lock(&merge->lock);
+	while (!atomic_load(&merge->is_stopping)) {
+		struct merge_job *job = next_job_locked(merge);
+		if (!job) {
+			pthread_cond_wait(&merge->changed, &merge->lock);
+			continue;
+		}
+		job->is_running = true;
+		pthread_mutex_unlock(&merge->lock);
+		run_job(merge, job->id);
+		pthread_mutex_lock(&merge->lock);
+		end_job_locked(merge, job);
+	}
+	pthread_mutex_unlock(&merge->lock);
+	return NULL;
+}
+
+void merge_enqueue(struct merge *merge, const char *transfer_id)
+{
+	struct merge_job **link = &merge->jobs;
+
+	pthread_mutex_lock(&merge->lock);
+	while (*link && strcmp((*link)->id, transfer_id) != 0)
+		link = &(*link)->next;
+	if (*link) {
+		/* It may just be leaving the state that it comes back to: looked at once more when it ends. */
+		(*link)->is_wanted_again = (*link)->is_running;
+	} else {
+		*link = must_zalloc(1, sizeof(**link));
+		str_copy(str_from(transfer_id), (*link)->id, sizeof((*link)->id));
+	}
+	pthread_cond_broadcast(&merge->changed);
+	pthread_mutex_unlock(&merge->lock);
+}
+
+/* --- start and stop --- */
+
+static int open_folder(const char *path, const char *what, struct err *err)
+{
+	int result = fs_make_dirs(path, err);
+
+	if (result == 0)
+		result = fs_open_dir(path, err);
+	return result < 0 ? err_wrap(err, "while opening the %s folder", what) : result;
+}
+
+static int open_folders(struct merge *merge, struct err *err)
+{
+	struct stat staging, final;
+
+	merge->staging_fd = open_folder(merge->staging_dir, "staging", err);
+	if (merge->staging_fd < 0)
+		return merge->staging_fd;
+	merge->final_fd = open_folder(merge->final_dir, "final", err);
+	if (merge->final_fd < 0)
+		return merge->final_fd;
+	if (fstat(merge->staging_fd, &staging) < 0 || fstat(merge->final_fd, &final) < 0)
+		return err_sys(err, ERR_SYSTEM, errno, "cannot look at the staging and final folders");
+	if (staging.st_dev != final.st_dev) {
+		err_set(err, ERR_CONFIG,
+			"the staging folder '%s' and the final folder '%s' are on different file systems",
+			merge->staging_dir, merge->final_dir);
+		err_hint(err, "a folder appears at once by a rename, which needs one file system: set staging_dir "
+			      "beside final_dir");
+		return -ERR_CONFIG;
+	}
+	if (mkdirat(merge->final_fd, MERGE_SYSTEM_FOLDER, 0755) < 0 && errno != EEXIST)
+		return err_sys(err, ERR_SYSTEM, errno, "cannot make '%s/" MERGE_SYSTEM_FOLDER "'", merge->final_dir);
+	merge->system_fd = fs_open_beneath(merge->final_fd, MERGE_SYSTEM_FOLDER, O_RDONLY | O_DIRECTORY, 0, err);
+	if (merge->system_fd < 0)
+		return merge->system_fd;
+	return fs_sync_dir(merge->final_fd, "the final folder", err);
+}
+
+/* Left by a merge that ended with the process. Only what is named like a transfer is touched; those that are still in state merging are cleared by
+ * their own merge. */
+static int clear_staging(struct merge *merge, struct err *err)
+{
+	struct store_transfer transfer;
+	int fd = openat(merge->staging_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	int result = 0;
+
+	if (!dir) {
+		fs_close(&fd);
+		return err_sys(err, ERR_SYSTEM, errno, "cannot read the staging folder '%s'", merge->staging_dir);
+	}
+	for (struct dirent *item = readdir(dir); item && result == 0; item = readdir(dir)) {
+		if (!ulid_is_valid(item->d_name, strlen(item->d_name)))
+			continue;
+		int found = merge->store->ops->transfer_get(merge->store, item->d_name, &transfer, err);
+		if (found < 0 && found != -ERR_NO_TRANSFER)
+			result = found;
+		else if (found < 0 || transfer.state != TRANSFER_MERGING)
+			result = stage_remove(merge->staging_fd, item->d_name, err);
+	}
+	closedir(dir);
+	return result;
+}
+
+static int on_resumed(void *owner, const struct store_transfer *transfer)
+{
+	merge_enqueue(owner, transfer->id);
+	return 0;
+}
+
+static int start(struct merge *merge, struct err *err)
+{
+	struct store *store = merge->store;
+
+	int result = open_folders(merge, err);
+	if (result == 0)
+		result = clear_staging(merge, err);
+	if (result == 0)
+		result = store->ops->transfer_list(store, NULL, 1u << TRANSFER_MERGING, RESUME_LIMIT_COUNT, on_resumed,
+						   merge, err);
+	if (result < 0)
+		return result;
+	while (merge->thread_count < MERGE_THREAD_COUNT) {
+		int number = pthread_create(&merge->threads[merge->thread_count], NULL, merge_main, merge);
+		if (number != 0)
+			return err_sys(err, ERR_SYSTEM, number, "cannot start a merging thread");
+		merge->thread_count++;
+	}
+	return 0;
+}
+
+int merge_start(const struct merge_options *options, struct store *store, struct pool *pool, struct merge **ret_merge,
+		struct err *err)
+{
+	struct merge *merge = must_zalloc(1, sizeof(*merge));
+	pthread_condattr_t attributes;
+
+	merge->options = *options;
+	merge->staging_dir = must_strdup(options->staging_dir);
+	merge->final_dir = must_strdup(options->final_dir);
+	merge->options.staging_dir = merge->staging_dir;
+	merge->options.final_dir = merge->final_dir;
+	merge->options.internal_key = NULL;
+	merge->options.object_limit_count = (unsigned)min_i64(max_i64(options->object_limit_count, 1),
+							      MERGE_PULLERS_MAX);
+	merge->options.node_connection_limit = options->node_connection_limit > 0 ? options->node_connection_limit : 1;
+	snprintf(merge->header, sizeof(merge->header), "X-Internal-Key: %s", options->internal_key);
+	merge->store = store;
+	merge->pool = pool;
+	merge->staging_fd = merge->final_fd = merge->system_fd = -1;
+	pthread_mutex_init(&merge->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&merge->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+
+	int result = start(merge, err);
+	if (result < 0) {
+		merge_stop(&merge);
+		return err_wrap(err, "while starting to merge");
+	}
+	*ret_merge = merge;
+	return 0;
+}
+
+void merge_stop(struct merge **merge_ref)
+{
+	struct merge *merge = *merge_ref;
+
+	if (!merge)
+		return;
+	pthread_mutex_lock(&merge->lock);
+	atomic_store(&merge->is_stopping, true);
+	pthread_cond_broadcast(&merge->changed);
+	pthread_mutex_unlock(&merge->lock);
+	for (unsigned i = 0; i < merge->thread_count; i++)
+		pthread_join(merge->threads[i], NULL);
+	for (struct merge_job *job = merge->jobs, *next; job; job = next) {
+		next = job->next;
+		free(job);
+	}
+	merge_nodes_free(merge);
+	fs_close(&merge->system_fd);
+	fs_close(&merge->final_fd);
+	fs_close(&merge->staging_fd);
+	pthread_cond_destroy(&merge->changed);
+	pthread_mutex_destroy(&merge->lock);
+	mem_wipe(merge->header, sizeof(merge->header));
+	free(merge->staging_dir);
+	free(merge->final_dir);
+	free(merge);
+	*merge_ref = NULL;
+}
+
+void merge_final_path(const struct merge *merge, struct str batch, char *target, size_t target_size)
+{
+	snprintf(target, target_size, "%s/%.*s", merge->final_dir, STR_ARG(batch));
+}
+
+bool merge_batch_exists(const struct merge *merge, struct str batch)
+{
+	char name[STORE_BATCH_MAX + 1];
+	struct stat st;
+
+	return str_copy(batch, name, sizeof(name)) && fstatat(merge->final_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}

@@ -1,0 +1,136 @@
+/* Private to merging: what merge.c (queue, threads, the end of a transfer), merge_node.c (which node may be asked, at which address),
+ * merge_pull.c (the chunks of one object) and merge_object.c (from bytes to files) share. */
+#ifndef HENG_FOLDER_MERGE_IMPL_H
+#define HENG_FOLDER_MERGE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "folder/merge.h"
+#include "folder/stage.h"
+#include "sys/fetch.h"
+
+#define MERGE_THREAD_COUNT  4 /* transfers at once: one that waits for a node must not hold up the others */
+#define MERGE_PULLERS_MAX   64
+#define MERGE_WINDOW_MAX    4 /* chunks of one object at once */
+#define MERGE_TRIES_MAX     5 /* per chunk, while its node answers */
+#define MERGE_WAIT_US       (200 * MSEC_US)
+#define MERGE_HEADER_SIZE   128
+#define MERGE_SYSTEM_FOLDER ".heng"
+
+struct merge_job {
+	char id[ULID_SIZE];
+	bool is_running, is_wanted_again;
+	struct merge_job *next;
+};
+
+/* What this process has seen of a node while pulling. */
+struct merge_node {
+	char id[STORE_NODE_ID_SIZE];
+	unsigned connection_count;
+	int64_t out_since_us; /* 0: the last attempt reached it */
+	int64_t out_seen_us;  /* the last attempt that did not */
+	struct merge_node *next;
+};
+
+struct merge {
+	struct merge_options options; /* own copies of the texts */
+	char *staging_dir, *final_dir;
+	char header[MERGE_HEADER_SIZE];
+	struct store *store;
+	struct pool *pool;
+	int staging_fd, final_fd, system_fd;
+	pthread_t threads[MERGE_THREAD_COUNT];
+	unsigned thread_count;
+	atomic_bool is_stopping;
+	pthread_mutex_t lock;   /* protects jobs and nodes */
+	pthread_cond_t changed; /* a job came or ended, a connection became free, stopping began */
+	struct merge_job *jobs;
+	struct merge_node *nodes;
+};
+
+/* One attempt to merge one transfer. */
+struct merge_run {
+	struct merge *merge;
+	struct store_transfer transfer;
+	struct stage stage;
+	unsigned puller_count, window_count;
+	atomic_bool is_given_up; /* pullers stop: a failure, a lost node, or the end of the process */
+	pthread_mutex_t lock;    /* protects what follows */
+	struct store_object page[64];
+	size_t page_next, page_count;
+	uint64_t last_file_id;
+	bool is_listed;
+	bool is_failed, is_retryable;
+	struct err failure;      /* the first */
+	uint64_t reopened_count; /* objects or entries that must come again */
+	char reason[STORE_REASON_SIZE];
+	char waiting_node[STORE_NODE_ID_SIZE];
+	uint64_t merged_bytes, merged_files;
+};
+
+/* --- merge.c --- */
+bool merge_is_over(const struct merge_run *run); /* stopping or given up: stop what you do */
+void merge_fail(struct merge_run *run, const struct err *err, bool is_retryable);
+/* Something must come again; the transfer goes back to uploading for it. The first reason is kept. */
+void merge_reopen_note(struct merge_run *run, const char *why);
+void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes);
+/* The store's chunks of one object (0: all that node_id has) are to be sent again. A store that fails ends the run. */
+void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, enum chunk_state state,
+		  const char *why);
+void merge_pause(struct merge *merge, int64_t wait_us); /* until something changes, at most that long */
+
+/* --- merge_node.c --- */
+enum merge_gate { MERGE_NODE_READY, MERGE_NODE_BUSY, MERGE_NODE_OUT, MERGE_NODE_LOST };
+/* READY: a connection is taken (give it back) and addr is filled. BUSY: all its connections are in use. OUT: not reachable; the transfer's note
+ * says so. LOST: out for longer than is waited. */
+enum merge_gate merge_node_take(struct merge_run *run, const char *node_id, char addr[STORE_ADDR_SIZE]);
+void merge_node_give(struct merge_run *run, const char *node_id);
+void merge_node_saw(struct merge_run *run, const char *node_id, bool is_reached);
+bool merge_node_is_up(struct merge_run *run, const char *node_id); /* by the pool's word */
+void merge_nodes_free(struct merge *merge);
+/* Chunks that do not fit their digest are removed at their node: it would otherwise answer "already here" when the right bytes come. A node that
+ * cannot do this for one chunk forgets the whole transfer, and its chunks are lost. */
+void merge_node_drop(struct merge_run *run, struct fetch *fetch, const struct store_chunk *chunk);
+/* After the end of a transfer every node forgets it. Failures are logged only. */
+void merge_nodes_forget(struct merge *merge, const char *transfer_id);
+
+/* --- merge_object.c --- */
+/* Where the bytes of the object at hand go. */
+struct merge_target;
+struct merge_target *merge_target_new(struct merge_run *run);
+void merge_target_free(struct merge_target **target);
+int merge_target_begin(struct merge_target *target, const struct store_object *object, struct err *err);
+/* Bytes of the object at an offset; a pack takes them in order only. */
+int merge_target_feed(struct merge_target *target, uint64_t offset, struct str piece, struct err *err);
+/* How far everything is hashed. Bytes are there (written, not hashed yet) up to `end`: hashes them. */
+uint64_t merge_target_frontier(const struct merge_target *target);
+int merge_target_catch_up(struct merge_target *target, uint64_t end, struct err *err);
+/* All bytes came: sizes and digests compared, modes and times set. -ERR_INTEGRITY: the object must come again, err names the file. */
+int merge_target_end(struct merge_target *target, struct err *err);
+void merge_target_abort(struct merge_target *target);
+/* The digest of a stretch of the plain file at hand, for finding the chunk at fault after -ERR_INTEGRITY and before abort. */
+int merge_target_digest(struct merge_target *target, uint64_t offset, uint64_t size, char hex[DIGEST_HEX_SIZE],
+			struct err *err);
+
+/* --- merge_pull.c --- */
+/* Pulls objects of the run until none is left. One thread each. */
+void merge_pull_objects(struct merge_run *run);
+/* The next object, or false. */
+bool merge_next_object(struct merge_run *run, struct store_object *ret_object); /* in merge.c */
+
+/* --- merge_publish.c --- */
+enum merge_placed { MERGE_NOT_PLACED, MERGE_PLACED, MERGE_PLACED_BY_OTHER };
+/* Is the batch in the final folder, and was it this transfer that put it there? */
+int merge_placed(struct merge *merge, const struct store_transfer *transfer, enum merge_placed *ret_placed,
+		 struct err *err);
+/* From a complete staging tree to a durable folder in its place. */
+int merge_publish(struct merge_run *run, struct err *err);
+/* A crash came between the rename and the commit: the steps after the rename, again. */
+int merge_publish_again(struct merge_run *run, struct err *err);
+/* The transfer was ended by somebody while it was published: takes the folder back into staging. */
+void merge_unpublish(struct merge_run *run);
+/* Makes folders, links and empty files of the whole transfer, and the manifest that will lie beside the folder. */
+int merge_lay_out(struct merge_run *run, struct err *err);
+
+#endif

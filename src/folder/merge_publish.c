@@ -1,0 +1,325 @@
+#include "folder/merge_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "sys/fs.h"
+#include "wire/manifest.h"
+
+#define MANIFEST_FILE_NAME   "manifest" /* in the transfer's staging folder, until it is published */
+#define MANIFEST_FLUSH_BYTES (256 * KIB)
+#define OWNER_SIZE           128
+#define NAME_SIZE            (STORE_BATCH_MAX + 32)
+#define PATH_SIZE            8192
+
+/* --- laying out: all that needs no bytes from nodes --- */
+
+struct layout {
+	struct merge_run *run;
+	struct stage_cursor cursor;
+	struct buf text;
+	int manifest_fd;
+	uint64_t entry_count, total_bytes, empty_count;
+	char empty_digest[DIGEST_HEX_SIZE];
+	int result;
+	struct err *err;
+};
+
+static int flush_manifest(struct layout *layout)
+{
+	if (layout->text.is_failed)
+		return err_set(layout->err, ERR_NO_MEMORY, "no memory for a line of the manifest");
+	int result = fs_write_all(layout->manifest_fd, layout->text.data, layout->text.size, -1, layout->err);
+	if (result < 0)
+		return err_wrap(layout->err, "while writing the manifest into staging");
+	buf_clear(&layout->text);
+	return 0;
+}
+
+/* The manifest's own line, and for files one with the digest: without the lines that begin with # it is the text that the client sent. */
+static int note_entry(struct layout *layout, const struct store_entry *entry)
+{
+	struct manifest_entry line = { .seq = entry->seq,
+				       .type = (enum manifest_type)entry->type,
+				       .mode = entry->mode,
+				       .mtime_ns = entry->mtime_ns,
+				       .size_bytes = entry->size_bytes,
+				       .path = entry->path,
+				       .target = entry->target };
+
+	manifest_write(&layout->text, &line);
+	if (entry->type == MANIFEST_FILE)
+		buf_printf(&layout->text, "# %" PRIu64 " %s\n", entry->seq, entry->digest);
+	layout->entry_count++;
+	layout->total_bytes += entry->type == MANIFEST_FILE ? entry->size_bytes : 0;
+	return layout->text.size < MANIFEST_FLUSH_BYTES && !layout->text.is_failed ? 0 : flush_manifest(layout);
+}
+
+static int make_empty(struct layout *layout, const struct store_entry *entry)
+{
+	struct stage *stage = &layout->run->stage;
+	char why[STORE_REASON_SIZE], shown[256];
+
+	if (strcmp(entry->digest, layout->empty_digest) != 0) {
+		snprintf(why, sizeof(why), "'%s' is empty, but the digest given for it is not that of nothing",
+			 str_display(entry->path, shown, sizeof(shown)));
+		merge_reopen_note(layout->run, why);
+		return 0;
+	}
+	int fd = stage_file(&layout->cursor, entry->path, entry->mode, layout->err);
+	if (fd < 0)
+		return fd;
+	layout->empty_count++;
+	return stage_file_end(stage, &fd, entry->path, entry->mode, entry->mtime_ns, layout->err);
+}
+
+static int make_entry(struct layout *layout, const struct store_entry *entry)
+{
+	int result = note_entry(layout, entry);
+
+	if (result < 0)
+		return result;
+	switch (entry->type) {
+	case MANIFEST_DIR:
+		return stage_folder(&layout->run->stage, &layout->cursor, entry, layout->err);
+	case MANIFEST_LINK:
+		return stage_link(&layout->cursor, entry, layout->err);
+	case MANIFEST_FILE:
+		return entry->file_id == 0 ? make_empty(layout, entry) : 0;
+	default:
+		return err_set(layout->err, ERR_INTERNAL, "entry %" PRIu64 " is of the unknown kind %d", entry->seq,
+			       entry->type);
+	}
+}
+
+static int on_entry(void *owner, const struct store_entry *entry)
+{
+	struct layout *layout = owner;
+
+	layout->result = merge_is_over(layout->run) ? err_set(layout->err, ERR_CLOSED, "the merge was given up")
+						    : make_entry(layout, entry);
+	return layout->result < 0;
+}
+
+static int lay_out(struct layout *layout)
+{
+	struct merge_run *run = layout->run;
+	struct store *store = run->merge->store;
+
+	manifest_write_head(&layout->text);
+	int result = store->ops->entries(store, run->transfer.id, 0, INT64_MAX, on_entry, layout, layout->err);
+	if (layout->result < 0)
+		return layout->result;
+	if (result < 0)
+		return result;
+	manifest_write_end(&layout->text, layout->entry_count, layout->total_bytes);
+	result = flush_manifest(layout);
+	if (result < 0)
+		return result;
+	if (layout->entry_count != run->transfer.entry_count || layout->total_bytes != run->transfer.total_bytes)
+		return err_set(
+			layout->err, ERR_INTERNAL,
+			"the store has %" PRIu64 " entries of %" PRIu64 " bytes, the plan %" PRIu64 " of %" PRIu64,
+			layout->entry_count, layout->total_bytes, run->transfer.entry_count, run->transfer.total_bytes);
+	merge_count(run, layout->empty_count, 0);
+	return 0;
+}
+
+int merge_lay_out(struct merge_run *run, struct err *err)
+{
+	struct layout layout = { .run = run, .text = BUF_INIT(MIB), .err = err };
+
+	digest_of(run->transfer.digest, "", 0, layout.empty_digest);
+	layout.manifest_fd = openat(run->stage.home_fd, MANIFEST_FILE_NAME, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+				    0644);
+	if (layout.manifest_fd < 0)
+		return err_sys(err, ERR_SYSTEM, errno, "cannot make the manifest in staging");
+	stage_cursor_init(&layout.cursor, &run->stage);
+	int result = lay_out(&layout);
+	stage_cursor_fini(&layout.cursor);
+	fs_close(&layout.manifest_fd);
+	buf_fini(&layout.text);
+	return result;
+}
+
+/* --- putting in place --- */
+
+static void system_name(const struct store_transfer *transfer, const char *suffix, char target[NAME_SIZE])
+{
+	snprintf(target, NAME_SIZE, "%s.%s", transfer->batch, suffix);
+}
+
+static int system_path(const struct merge *merge, const char *name, char target[PATH_SIZE], struct err *err)
+{
+	int size = snprintf(target, PATH_SIZE, "%s/" MERGE_SYSTEM_FOLDER "/%s", merge->final_dir, name);
+
+	return size < PATH_SIZE ? 0 : err_set(err, ERR_CONFIG, "the path of the final folder is too long");
+}
+
+/* Who is about to put the batch in place, and which tree: the inode number goes with the tree when it is renamed, so the folder that stands there
+ * after a crash is known to be that tree and not one that came from elsewhere in between. */
+static int write_owner(struct merge_run *run, struct err *err)
+{
+	char name[NAME_SIZE], path[PATH_SIZE], text[OWNER_SIZE];
+	uint64_t inode;
+
+	int result = stage_inode(&run->stage, &inode, err);
+	if (result < 0)
+		return result;
+	system_name(&run->transfer, "owner", name);
+	result = system_path(run->merge, name, path, err);
+	if (result < 0)
+		return result;
+	int size = snprintf(text, sizeof(text), "%s\n%" PRIu64 "\n", run->transfer.id, inode);
+	result = fs_replace_file(path, (struct str){ text, (size_t)size }, 0644, err);
+	return result < 0 ? err_wrap(err, "while noting whose the folder in the final place will be") : 0;
+}
+
+static bool is_owner(struct merge *merge, const struct store_transfer *transfer, uint64_t inode)
+{
+	char name[NAME_SIZE], path[PATH_SIZE];
+	struct buf text = BUF_INIT(OWNER_SIZE);
+	struct str rest, id, number;
+	uint64_t noted;
+	bool is_ours = false;
+
+	system_name(transfer, "owner", name);
+	if (system_path(merge, name, path, NULL) == 0 && fs_read_file(path, OWNER_SIZE, &text, NULL) == 0) {
+		rest = buf_str(&text);
+		is_ours = str_cut(&rest, '\n', &id) && str_cut(&rest, '\n', &number) && str_eq_c(id, transfer->id) &&
+			  str_to_u64(number, &noted) && noted == inode;
+	}
+	buf_fini(&text);
+	return is_ours;
+}
+
+int merge_placed(struct merge *merge, const struct store_transfer *transfer, enum merge_placed *ret_placed,
+		 struct err *err)
+{
+	struct stat st;
+
+	*ret_placed = MERGE_NOT_PLACED;
+	if (fstatat(merge->final_fd, transfer->batch, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		if (errno == ENOENT)
+			return 0;
+		return err_sys(err, ERR_SYSTEM, errno, "cannot look for the batch in the final folder");
+	}
+	*ret_placed = S_ISDIR(st.st_mode) && is_owner(merge, transfer, st.st_ino) ? MERGE_PLACED
+										  : MERGE_PLACED_BY_OTHER;
+	return 0;
+}
+
+/* Somebody may have ended the transfer meanwhile (a new scan of the same folder supersedes it). */
+static int check_still_merging(struct merge_run *run, struct err *err)
+{
+	struct store_transfer now;
+	struct store *store = run->merge->store;
+
+	int result = store->ops->transfer_get(store, run->transfer.id, &now, err);
+	if (result < 0)
+		return result;
+	if (now.state != TRANSFER_MERGING)
+		return err_set(err, ERR_STATE, "the transfer became %s while it was merged",
+			       transfer_state_name(now.state));
+	return 0;
+}
+
+static int publish_manifest(struct merge_run *run, struct err *err)
+{
+	char name[NAME_SIZE];
+
+	system_name(&run->transfer, "manifest", name);
+	int result = fs_rename(run->stage.home_fd, MANIFEST_FILE_NAME, run->merge->system_fd, name, false, err);
+	if (result == 0)
+		result = fs_sync_dir(run->merge->system_fd, "the final folder's own folder", err);
+	return result < 0 ? err_wrap(err, "while putting the manifest beside the folder") : 0;
+}
+
+int merge_publish(struct merge_run *run, struct err *err)
+{
+	int result = stage_finish(&run->stage, err);
+
+	/* One sync for everything: files, folders, links, the manifest. Nothing is visible before it has returned. */
+	if (result == 0)
+		result = fs_sync_tree(run->stage.tree_fd, err);
+	if (result == 0)
+		result = check_still_merging(run, err);
+	if (result == 0)
+		result = write_owner(run, err);
+	if (result == 0)
+		result = publish_manifest(run, err);
+	if (result == 0)
+		result = stage_publish(&run->stage, run->merge->final_fd, run->transfer.batch, err);
+	return result;
+}
+
+static int on_root(void *owner, const struct store_entry *entry)
+{
+	struct store_entry *root = owner;
+
+	*root = *entry;
+	return 1;
+}
+
+int merge_publish_again(struct merge_run *run, struct err *err)
+{
+	struct merge *merge = run->merge;
+	struct store_entry root = { .type = 0 };
+	struct err ignored = ERR_INIT;
+
+	int result = merge->store->ops->entries(merge->store, run->transfer.id, 0, 0, on_root, &root, err);
+	if (result < 0)
+		return result;
+	AUTO(fs_close)
+	int fd = openat(merge->final_fd, run->transfer.batch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(err, ERR_SYSTEM, errno, "cannot open the merged folder");
+	if (root.type == MANIFEST_DIR)
+		result = stage_root_attributes(fd, root.mode, root.mtime_ns, err);
+	if (result == 0)
+		result = fs_sync_dir(fd, "the merged folder", err);
+	if (result == 0)
+		result = fs_sync_dir(merge->final_fd, "the final folder", err);
+	if (stage_remove(merge->staging_fd, run->transfer.id, &ignored) < 0)
+		log_err(LOG_WARN, &ignored, "transfer %s: its staging folder stays", run->transfer.id);
+	return result;
+}
+
+static int withdraw(struct merge *merge, const struct store_transfer *transfer, struct err *err)
+{
+	AUTO(fs_close) int home_fd = openat(merge->staging_fd, transfer->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (home_fd < 0)
+		return err_sys(err, ERR_SYSTEM, errno, "cannot open the transfer's staging folder");
+	/* A root without the right to write cannot change its parent. */
+	if (fchmodat(merge->final_fd, transfer->batch, 0700, 0) < 0)
+		return err_sys(err, ERR_SYSTEM, errno, "cannot change the mode of the merged folder");
+	int result = fs_rename(merge->final_fd, transfer->batch, home_fd, "withdrawn", true, err);
+	return result < 0 ? result : fs_sync_dir(merge->final_fd, "the final folder", err);
+}
+
+void merge_unpublish(struct merge_run *run)
+{
+	struct merge *merge = run->merge;
+	enum merge_placed placed;
+	struct err err = ERR_INIT;
+	char name[NAME_SIZE];
+
+	if (merge_placed(merge, &run->transfer, &placed, &err) < 0 || placed != MERGE_PLACED)
+		return;
+	system_name(&run->transfer, "owner", name);
+	int result = fs_make_dirs_at(merge->staging_fd, run->transfer.id, &err);
+	if (result == 0)
+		result = withdraw(merge, &run->transfer, &err);
+	if (result < 0)
+		log_err(LOG_ERROR, &err,
+			"transfer %s: it was ended while its folder was put in place, which stays there",
+			run->transfer.id);
+	else if (unlinkat(merge->system_fd, name, 0) < 0)
+		log_say(LOG_WARN, "transfer %s: its owner file stays", run->transfer.id);
+}

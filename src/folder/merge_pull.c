@@ -1,0 +1,514 @@
+#include "folder/merge_impl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define ROWS_AHEAD         64
+#define URL_SIZE           256
+#define CONNECT_TIMEOUT_US (2 * SEC_US)
+#define BACK_OFF_US        (100 * MSEC_US)
+#define RETRY_AFTER_MAX_US (5 * SEC_US)
+#define BUSY_WAIT_US       (20 * MSEC_US)
+#define STEP_US            (100 * MSEC_US)
+#define ROW_INDEX_MAX      INT64_MAX /* the store keeps signed numbers */
+
+/* A chunk on its way. It stays in its place of the window until the frontier has passed it. */
+struct pull_call {
+	struct fetch_call call;
+	struct pull *pull;
+	struct store_chunk chunk;
+	enum { CALL_NONE, CALL_WAITING, CALL_RUNNING, CALL_COMPLETE } state;
+	bool is_done;          /* the call has ended and nobody has looked at it */
+	bool is_local_failure; /* our side failed: pull->err */
+	uint64_t seen_bytes;   /* of this attempt */
+	uint64_t kept_bytes;   /* given to the target, over all attempts: a repeat skips them */
+	unsigned try_count;
+	int64_t not_before_us;
+	char url[URL_SIZE];
+};
+
+/* One puller thread. */
+struct pull {
+	struct merge_run *run;
+	struct fetch *fetch;
+	struct merge_target *target;
+	struct store_object object;
+	unsigned window_count, running_count;
+	struct pull_call calls[MERGE_WINDOW_MAX]; /* chunk i is in place i % window_count */
+	struct store_chunk rows[ROWS_AHEAD];      /* read ahead from the store */
+	size_t row_next, row_count;
+	uint64_t rows_seen; /* chunks put into the window */
+	struct err err;
+};
+
+/* What an object came to. */
+enum outcome { OUTCOME_GOING, OUTCOME_DONE, OUTCOME_AGAIN, OUTCOME_FAILED, OUTCOME_OVER };
+
+/* --- the chunk rows --- */
+
+static int on_row(void *owner, const struct store_chunk *chunk)
+{
+	struct pull *pull = owner;
+
+	if (chunk->file_id != pull->object.file_id || pull->row_count == ROWS_AHEAD)
+		return 1;
+	pull->rows[pull->row_count++] = *chunk;
+	return 0;
+}
+
+static int load_rows(struct pull *pull, struct err *err)
+{
+	struct merge_run *run = pull->run;
+	struct store *store = run->merge->store;
+	bool is_first = pull->rows_seen == 0;
+
+	pull->row_next = pull->row_count = 0;
+	uint64_t left = pull->object.chunk_count - pull->rows_seen;
+	int result = store->ops->chunks(store, run->transfer.id,
+					is_first ? pull->object.file_id - 1 : pull->object.file_id,
+					is_first ? (uint64_t)ROW_INDEX_MAX : pull->rows_seen - 1, ~0u,
+					left < ROWS_AHEAD ? (size_t)left : ROWS_AHEAD, on_row, pull, err);
+	return result < 0 ? err_wrap(err, "while reading the chunks of object %" PRIu64, pull->object.file_id) : 0;
+}
+
+static uint64_t chunk_offset(const struct pull *pull, uint64_t chunk_index)
+{
+	return chunk_index * pull->run->transfer.chunk_bytes;
+}
+
+/* Puts the next chunk into its place. The rows must cover the object without a gap: that is half of the proof that the file is whole. */
+static enum outcome place_next(struct pull *pull)
+{
+	char why[STORE_REASON_SIZE];
+
+	if (pull->row_next == pull->row_count && load_rows(pull, &pull->err) < 0)
+		return OUTCOME_FAILED;
+	const struct store_chunk *row = &pull->rows[pull->row_next];
+	uint64_t chunk_bytes = pull->run->transfer.chunk_bytes, offset = chunk_offset(pull, pull->rows_seen);
+	uint64_t left = pull->object.size_bytes > offset ? pull->object.size_bytes - offset : 0;
+	if (pull->row_next == pull->row_count || row->chunk_index != pull->rows_seen || left == 0 ||
+	    row->size_bytes != (left < chunk_bytes ? left : chunk_bytes)) {
+		err_set(&pull->err, ERR_INTERNAL,
+			"the chunks of object %" PRIu64 " do not add up to its %" PRIu64 " bytes (at %" PRIu64 ")",
+			pull->object.file_id, pull->object.size_bytes, pull->rows_seen);
+		return OUTCOME_FAILED;
+	}
+	if (row->state != CHUNK_STORED || !row->actual_node[0]) {
+		snprintf(why, sizeof(why), "chunk %" PRIu64 " of object %" PRIu64 " is %s", row->chunk_index,
+			 row->file_id, chunk_state_name(row->state));
+		merge_reopen_note(pull->run, why);
+		return OUTCOME_AGAIN;
+	}
+	struct pull_call *place = &pull->calls[row->chunk_index % pull->window_count];
+	place->chunk = *row;
+	place->state = CALL_WAITING;
+	place->seen_bytes = place->kept_bytes = 0;
+	place->try_count = 0;
+	place->not_before_us = 0;
+	pull->row_next++;
+	pull->rows_seen++;
+	return OUTCOME_GOING;
+}
+
+/* --- one chunk --- */
+
+static bool on_piece(struct fetch_call *call, struct str piece)
+{
+	struct pull_call *place = call->owner;
+	struct pull *pull = place->pull;
+
+	if (merge_is_over(pull->run) || place->is_local_failure)
+		return false;
+	if (piece.size > place->chunk.size_bytes - place->seen_bytes) {
+		/* Longer than the plan says. */
+		place->seen_bytes = UINT64_MAX;
+		return false;
+	}
+	uint64_t known = place->kept_bytes > place->seen_bytes ? place->kept_bytes - place->seen_bytes : 0;
+	size_t skip = known < piece.size ? (size_t)known : piece.size;
+	place->seen_bytes += piece.size;
+	piece.data += skip;
+	piece.size -= skip;
+	if (piece.size == 0)
+		return true;
+	uint64_t offset = chunk_offset(pull, place->chunk.chunk_index) + place->kept_bytes;
+	if (merge_target_feed(pull->target, offset, piece, &pull->err) < 0) {
+		place->is_local_failure = true;
+		return false;
+	}
+	place->kept_bytes += piece.size;
+	return true;
+}
+
+static void on_done(struct fetch *fetch UNUSED, struct fetch_call *call)
+{
+	struct pull_call *place = call->owner;
+
+	place->is_done = true;
+}
+
+static void start_call(struct pull *pull, struct pull_call *place, const char *addr)
+{
+	snprintf(place->url, sizeof(place->url), "http://%s/internal/v1/chunk/%s/%" PRIu64 "/%" PRIu64, addr,
+		 pull->run->transfer.id, place->chunk.file_id, place->chunk.chunk_index);
+	buf_fini(&place->call.answer);
+	place->call = FETCH_CALL_INIT;
+	place->call.url = place->url;
+	place->call.headers[0] = pull->run->merge->header;
+	place->call.connect_timeout_us = CONNECT_TIMEOUT_US;
+	place->call.sink = on_piece;
+	place->call.done = on_done;
+	place->call.owner = place;
+	place->pull = pull;
+	place->is_done = place->is_local_failure = false;
+	place->seen_bytes = 0;
+	place->state = CALL_RUNNING;
+	pull->running_count++;
+	fetch_start(pull->fetch, &place->call);
+}
+
+/* A node that was waited for in vain: all it had is lost, and this attempt can come to nothing any more. */
+static void node_is_lost(struct merge_run *run, const char *node_id)
+{
+	char why[STORE_REASON_SIZE];
+
+	snprintf(why, sizeof(why),
+		 "node %s has been out of reach for more than %" PRId64 " s: its chunks must be sent again", node_id,
+		 run->merge->options.node_lost_after_us / SEC_US);
+	atomic_store(&run->is_given_up, true);
+	merge_reopen(run, 0, node_id, CHUNK_LOST, why);
+}
+
+static enum outcome try_start(struct pull *pull, struct pull_call *place)
+{
+	char addr[STORE_ADDR_SIZE];
+	int64_t now_us = clock_mono_us();
+
+	if (now_us < place->not_before_us)
+		return OUTCOME_GOING;
+	switch (merge_node_take(pull->run, place->chunk.actual_node, addr)) {
+	case MERGE_NODE_READY:
+		start_call(pull, place, addr);
+		return OUTCOME_GOING;
+	case MERGE_NODE_BUSY:
+		place->not_before_us = now_us + BUSY_WAIT_US;
+		return OUTCOME_GOING;
+	case MERGE_NODE_OUT:
+		place->not_before_us = now_us + MERGE_WAIT_US;
+		return OUTCOME_GOING;
+	case MERGE_NODE_LOST:
+		break;
+	}
+	node_is_lost(pull->run, place->chunk.actual_node);
+	return OUTCOME_AGAIN;
+}
+
+/* --- after a call --- */
+
+/* The node answered, but not with the chunk: a few more tries, as this may pass; not without end. */
+static enum outcome try_again(struct pull *pull, struct pull_call *place)
+{
+	const struct fetch_call *call = &place->call;
+
+	if (++place->try_count < MERGE_TRIES_MAX) {
+		place->not_before_us = clock_mono_us() + max_i64(min_i64(call->retry_after_us, RETRY_AFTER_MAX_US),
+								 BACK_OFF_US << place->try_count);
+		return OUTCOME_GOING;
+	}
+	pull->err = call->err;
+	if (pull->err.code == ERR_NONE)
+		err_set(&pull->err, ERR_PEER, "the answer's status is %d", call->status);
+	err_wrap(&pull->err, "while pulling chunk %" PRIu64 "/%" PRIu64 " from node %s, %u times", place->chunk.file_id,
+		 place->chunk.chunk_index, place->chunk.actual_node, place->try_count);
+	return OUTCOME_FAILED;
+}
+
+static enum outcome chunk_is_gone(struct pull *pull, const struct store_chunk *chunk)
+{
+	char why[STORE_REASON_SIZE];
+
+	snprintf(why, sizeof(why), "node %s has chunk %" PRIu64 " of object %" PRIu64 " no more", chunk->actual_node,
+		 chunk->chunk_index, chunk->file_id);
+	merge_reopen(pull->run, chunk->file_id, NULL, CHUNK_LOST, why);
+	return OUTCOME_AGAIN;
+}
+
+/* A whole answer of another length than the chunk's: the node's file is not what was stored there, and asking again gives the same. */
+static enum outcome chunk_is_wrong(struct pull *pull, const struct pull_call *place)
+{
+	char why[STORE_REASON_SIZE];
+	const struct store_chunk *chunk = &place->chunk;
+
+	if (place->seen_bytes == UINT64_MAX)
+		snprintf(why, sizeof(why),
+			 "node %s has more than %" PRIu64 " bytes for chunk %" PRIu64 " of object %" PRIu64,
+			 chunk->actual_node, chunk->size_bytes, chunk->chunk_index, chunk->file_id);
+	else
+		snprintf(why, sizeof(why),
+			 "node %s has %" PRIu64 " of %" PRIu64 " bytes for chunk %" PRIu64 " of object %" PRIu64,
+			 chunk->actual_node, place->seen_bytes, chunk->size_bytes, chunk->chunk_index, chunk->file_id);
+	merge_node_drop(pull->run, pull->fetch, chunk);
+	merge_reopen(pull->run, chunk->file_id, NULL, CHUNK_PENDING, why);
+	return OUTCOME_AGAIN;
+}
+
+static enum outcome look_at(struct pull *pull, struct pull_call *place)
+{
+	const struct fetch_call *call = &place->call;
+	const char *node_id = place->chunk.actual_node;
+
+	place->is_done = false;
+	place->state = CALL_WAITING;
+	pull->running_count--;
+	merge_node_give(pull->run, node_id);
+	if (place->is_local_failure)
+		return OUTCOME_FAILED;
+	if (merge_is_over(pull->run))
+		return OUTCOME_OVER;
+	if (call->status == 200 && place->seen_bytes == place->chunk.size_bytes) {
+		place->state = CALL_COMPLETE;
+		merge_node_saw(pull->run, node_id, true);
+		return OUTCOME_GOING;
+	}
+	/* A node that nobody can reach is waited for, and only time ends that; what happened on the way down does not count as a try. */
+	if (call->status == 0 && (call->err.code == ERR_CONNECT || !merge_node_is_up(pull->run, node_id))) {
+		merge_node_saw(pull->run, node_id, false);
+		place->not_before_us = clock_mono_us() + MERGE_WAIT_US;
+		return OUTCOME_GOING;
+	}
+	if (call->status != 0)
+		merge_node_saw(pull->run, node_id, true);
+	if (call->err.code == ERR_CHUNK_GONE)
+		return chunk_is_gone(pull, &place->chunk);
+	if (call->status == 200 && (call->err.code == ERR_NONE || place->seen_bytes == UINT64_MAX))
+		return chunk_is_wrong(pull, place);
+	return try_again(pull, place);
+}
+
+/* --- one object --- */
+
+/* Hashes what lies behind the frontier in one piece, and frees the places it has passed. */
+static int advance(struct pull *pull)
+{
+	for (;;) {
+		uint64_t frontier = merge_target_frontier(pull->target);
+		uint64_t index = frontier / pull->run->transfer.chunk_bytes;
+		/* At the end of a chunk the place to free is that chunk's, the one before. */
+		struct pull_call *before = index > 0 ? &pull->calls[(index - 1) % pull->window_count] : NULL;
+		if (before && before->state == CALL_COMPLETE && before->chunk.chunk_index == index - 1)
+			before->state = CALL_NONE;
+		struct pull_call *place = &pull->calls[index % pull->window_count];
+		if (frontier == pull->object.size_bytes || place->state == CALL_NONE ||
+		    place->chunk.chunk_index != index)
+			return 0;
+		uint64_t end = chunk_offset(pull, index) + place->kept_bytes;
+		if (end == frontier)
+			return 0;
+		int result = merge_target_catch_up(pull->target, end, &pull->err);
+		if (result < 0)
+			return result;
+	}
+}
+
+static enum outcome fill_window(struct pull *pull)
+{
+	enum outcome outcome = OUTCOME_GOING;
+
+	while (pull->rows_seen < pull->object.chunk_count &&
+	       pull->calls[pull->rows_seen % pull->window_count].state == CALL_NONE) {
+		outcome = place_next(pull);
+		if (outcome != OUTCOME_GOING)
+			return outcome;
+	}
+	for (unsigned i = 0; i < pull->window_count && outcome == OUTCOME_GOING; i++)
+		if (pull->calls[i].state == CALL_WAITING)
+			outcome = try_start(pull, &pull->calls[i]);
+	return outcome;
+}
+
+static void wait_a_little(struct pull *pull)
+{
+	int64_t now_us = clock_mono_us(), wait_us = MERGE_WAIT_US;
+
+	for (unsigned i = 0; i < pull->window_count; i++)
+		if (pull->calls[i].state == CALL_WAITING)
+			wait_us = min_i64(wait_us, pull->calls[i].not_before_us - now_us);
+	if (wait_us <= 0)
+		return;
+	if (pull->running_count > 0)
+		fetch_step(pull->fetch, min_i64(wait_us, STEP_US));
+	else
+		merge_pause(pull->run->merge, wait_us);
+}
+
+static enum outcome step_object(struct pull *pull)
+{
+	enum outcome outcome = fill_window(pull);
+
+	if (outcome != OUTCOME_GOING)
+		return outcome;
+	wait_a_little(pull);
+	for (unsigned i = 0; i < pull->window_count && outcome == OUTCOME_GOING; i++)
+		if (pull->calls[i].is_done)
+			outcome = look_at(pull, &pull->calls[i]);
+	if (outcome != OUTCOME_GOING)
+		return outcome;
+	if (advance(pull) < 0)
+		return OUTCOME_FAILED;
+	return merge_target_frontier(pull->target) == pull->object.size_bytes && pull->running_count == 0
+		       ? OUTCOME_DONE
+		       : OUTCOME_GOING;
+}
+
+/* After an early end: calls that still run are dropped and their connections given back. */
+static void clear_calls(struct pull *pull)
+{
+	for (unsigned i = 0; i < pull->window_count; i++) {
+		struct pull_call *place = &pull->calls[i];
+		if (place->state == CALL_RUNNING) {
+			if (!place->is_done)
+				fetch_cancel(pull->fetch, &place->call);
+			merge_node_give(pull->run, place->chunk.actual_node);
+		}
+		buf_fini(&place->call.answer);
+		place->state = CALL_NONE;
+		place->is_done = false;
+	}
+	pull->running_count = 0;
+}
+
+struct bad_search {
+	struct pull *pull;
+	bool is_all; /* every chunk is dropped, whatever its bytes */
+	unsigned bad_count;
+	uint64_t bad_index;
+	uint64_t seen_count;
+	char bad_node[STORE_NODE_ID_SIZE];
+};
+
+static int on_suspect(void *owner, const struct store_chunk *chunk)
+{
+	struct bad_search *search = owner;
+	struct pull *pull = search->pull;
+	char hex[DIGEST_HEX_SIZE];
+	struct err err = ERR_INIT;
+
+	if (chunk->file_id != pull->object.file_id || merge_is_over(pull->run) || pull->row_count == ROWS_AHEAD)
+		return 1;
+	search->seen_count++;
+	if (!search->is_all && (merge_target_digest(pull->target, chunk_offset(pull, chunk->chunk_index),
+						    chunk->size_bytes, hex, &err) < 0 ||
+				strcmp(hex, chunk->digest) == 0))
+		return 0;
+	if (search->bad_count++ == 0) {
+		search->bad_index = chunk->chunk_index;
+		memcpy(search->bad_node, chunk->actual_node, sizeof(search->bad_node));
+	}
+	pull->rows[pull->row_count++] = *chunk;
+	return 0;
+}
+
+/* Goes through the object's chunks and drops those at fault, a page at a time and outside of the store's reading. */
+static int drop_chunks(struct bad_search *search)
+{
+	struct pull *pull = search->pull;
+	struct merge_run *run = pull->run;
+	struct store *store = run->merge->store;
+	uint64_t after_file_id = pull->object.file_id - 1, after_index = (uint64_t)ROW_INDEX_MAX;
+
+	for (uint64_t done = 0; done < pull->object.chunk_count && !merge_is_over(run);) {
+		pull->row_count = 0;
+		search->seen_count = 0;
+		int result = store->ops->chunks(store, run->transfer.id, after_file_id, after_index, ~0u, ROWS_AHEAD,
+						on_suspect, search, &pull->err);
+		if (result < 0)
+			return result;
+		if (search->seen_count == 0)
+			break;
+		for (size_t i = 0; i < pull->row_count && !merge_is_over(run); i++)
+			if (pull->rows[i].actual_node[0])
+				merge_node_drop(run, pull->fetch, &pull->rows[i]);
+		done += search->seen_count;
+		after_file_id = pull->object.file_id;
+		after_index = done - 1;
+	}
+	return 0;
+}
+
+/* The bytes do not make the file that the client described. Either a node gave wrong bytes for a chunk, or the client's digest is of other bytes
+ * than it sent (the file changed): then all chunks are read again. In both cases the node must forget what it has, as it would answer the
+ * same chunk with "already here". */
+static void object_is_wrong(struct pull *pull)
+{
+	char why[STORE_REASON_SIZE];
+	struct bad_search search = { .pull = pull, .is_all = pull->object.is_pack || pull->object.chunk_count == 1 };
+	struct err cause = pull->err;
+
+	if (drop_chunks(&search) < 0) {
+		merge_fail(pull->run, &pull->err, true);
+		return;
+	}
+	if (search.is_all)
+		snprintf(why, sizeof(why), "%.400s; its bytes came from node %s", cause.text, search.bad_node);
+	else if (search.bad_count > 0)
+		snprintf(why, sizeof(why), "%.360s; node %s gave wrong bytes for chunk %" PRIu64, cause.text,
+			 search.bad_node, search.bad_index);
+	else
+		snprintf(why, sizeof(why), "%.360s; every chunk is as it was sent, so the file is to be read again",
+			 cause.text);
+	if (!search.is_all && search.bad_count == 0) {
+		search.is_all = true;
+		if (drop_chunks(&search) < 0) {
+			merge_fail(pull->run, &pull->err, true);
+			return;
+		}
+	}
+	merge_reopen(pull->run, pull->object.file_id, NULL, CHUNK_PENDING, why);
+}
+
+static enum outcome pull_object(struct pull *pull)
+{
+	enum outcome outcome = OUTCOME_GOING;
+
+	pull->window_count = pull->object.is_pack ? 1 : pull->run->window_count;
+	pull->row_next = pull->row_count = 0;
+	pull->rows_seen = 0;
+	pull->err = ERR_INIT;
+	if (merge_target_begin(pull->target, &pull->object, &pull->err) < 0)
+		return OUTCOME_FAILED;
+	while (outcome == OUTCOME_GOING)
+		outcome = merge_is_over(pull->run) ? OUTCOME_OVER : step_object(pull);
+	clear_calls(pull);
+	if (outcome == OUTCOME_DONE && merge_target_end(pull->target, &pull->err) < 0)
+		outcome = OUTCOME_FAILED;
+	return outcome;
+}
+
+void merge_pull_objects(struct merge_run *run)
+{
+	struct pull *pull = must_zalloc(1, sizeof(*pull));
+
+	pull->run = run;
+	if (fetch_new(&pull->fetch, &pull->err) < 0) {
+		merge_fail(run, &pull->err, true);
+		free(pull);
+		return;
+	}
+	pull->target = merge_target_new(run);
+	while (!merge_is_over(run) && merge_next_object(run, &pull->object)) {
+		enum outcome outcome = pull_object(pull);
+		if (outcome == OUTCOME_FAILED && pull->err.code == ERR_INTEGRITY)
+			object_is_wrong(pull);
+		else if (outcome == OUTCOME_FAILED)
+			merge_fail(run, &pull->err, pull->err.code != ERR_INTERNAL);
+		merge_target_abort(pull->target);
+	}
+	merge_target_free(&pull->target);
+	fetch_free(&pull->fetch);
+	free(pull);
+}
