@@ -22,7 +22,7 @@ struct fetch_call {
 	int64_t connect_timeout_us;             /* 0: 5 s */
 	int64_t timeout_us;                     /* the whole call; 0: none */
 	int64_t stall_timeout_us;               /* less than 1 byte/s for this long ends it; 0: 30 s */
-	/* The answer's body: pieces go to sink (return false to stop the call); without a sink they are collected in answer (set its limit). */
+	/* The answer's body: pieces go to sink (return false to stop the call, with err filled if there is something to say); without a sink they are collected in answer (set its limit). */
 	bool (*sink)(struct fetch_call *call, struct str piece);
 	struct buf answer;                      /* caller frees */
 	/* Called once, from fetch_step (or fetch_do). */
@@ -37,15 +37,17 @@ struct fetch_call {
 	int64_t bytes_sent;      /* body bytes so far, updated while the call runs */
 	/* The rest belongs to fetch. */
 	void *easy, *header_list;
-	bool is_expecting_error_body;
+	bool is_running, is_expecting_error_body, is_answer_full;
 	int64_t body_read;
+	char reason[256]; /* libcurl's own words */
+	struct fetch_call *next, **link;
 };
 
 int fetch_new(struct fetch **ret_fetch, struct err *err);
 void fetch_free(struct fetch **fetch); /* running calls are dropped without a callback */
 /* body_fd_size must be -1 when unused. The call must be zeroed and filled anew before it is started again; answer is cleared. */
 void fetch_start(struct fetch *fetch, struct fetch_call *call);
-void fetch_cancel(struct fetch *fetch, struct fetch_call *call); /* no callback */
+void fetch_cancel(struct fetch *fetch, struct fetch_call *call); /* no callback; not from within a sink (return false there) */
 size_t fetch_running_count(const struct fetch *fetch);
 /* Moves transfers on, waits at most timeout_us for something to happen, runs callbacks. */
 void fetch_step(struct fetch *fetch, int64_t timeout_us);
