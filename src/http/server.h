@@ -15,7 +15,7 @@ struct http_call; /* one request; touched on its loop's thread only, except wher
 /* begin: the head has arrived. It must either answer (http_reply*), or take the body (http_take_body), or keep the call to answer later
  * (then any body is discarded). */
 struct http_route {
-	const char *method;
+	const char *method;  /* a GET route serves HEAD too; the first row that fits wins */
 	const char *pattern; /* "/api/v1/upload/chunk/:transfer/:file/:chunk"; a ":name" takes one non-empty segment, percent-decoded */
 	void (*begin)(struct http_call *call, void *app);
 };
@@ -28,7 +28,7 @@ struct http_options {
 	int64_t head_timeout_us;        /* whole head, from its first byte (or from accept) */
 	int64_t idle_timeout_us;        /* between requests */
 	int64_t body_stall_timeout_us;  /* no byte for that long: 408 and close */
-	uint64_t body_rate_min_bps;     /* average after the first 10 s; slower: 408 and close; 0: off */
+	uint64_t body_rate_min_bps;     /* bytes per second, average after the first 10 s; slower: 408 and close; 0: off */
 	int64_t send_stall_timeout_us;
 	size_t body_buffer_bytes;       /* a piece given to the sink is at most this; 256 KiB */
 };
@@ -40,7 +40,7 @@ int http_server_new(const struct http_options *options, const struct sock_addr *
 const struct sock_addr *http_server_addr(const struct http_server *server);
 int http_server_start(struct http_server *server, struct err *err); /* starts its threads */
 /* Stops accepting, closes idle connections, lets running calls finish for grace_us, then cuts them; joins. */
-void http_server_stop(struct http_server *server, int64_t grace_us);
+void http_server_stop(struct http_server *server, int64_t grace_us); /* also waits for every reply that a handler still owes */
 void http_server_free(struct http_server **server);
 
 /* --- the request --- slices are valid until the reply is given */
@@ -71,13 +71,15 @@ struct http_sink {
 	 * still possible. Free the state; never reply. Not called while a piece is in use: it is delayed until http_body_resume. */
 	void (*gone)(struct http_call *call, const struct err *err);
 };
-/* Sends "100 Continue" when the client waits for it. sink must be static. */
+/* Sends "100 Continue" when the client waits for it. sink must be static. From begin: the sink is first called after begin has returned. Later
+ * (the body waits meanwhile): the sink may be called before this returns, so set the state first; http_body_resume is the same. */
 void http_take_body(struct http_call *call, const struct http_sink *sink);
 void http_body_resume(struct http_call *call);
 
 /* --- the answer --- exactly one of these per call, on the loop's thread; safe (and dropped) when the peer has gone meanwhile. If the request's
  * body has not been read, the connection closes after the answer (with a bounded, lingering discard so that the client sees it). */
-void http_reply_header(struct http_call *call, const char *name, const char *value); /* before the reply; copied */
+/* Before the reply; copied. Left out when the name is not a token or the value could break the line. */
+void http_reply_header(struct http_call *call, const char *name, const char *value);
 void http_reply(struct http_call *call, int status, const char *type, struct str body); /* copied; type NULL without a body */
 void http_reply_json(struct http_call *call, int status, struct buf *body); /* takes the buffer's memory */
 void http_reply_err(struct http_call *call, const struct err *err);         /* status and JSON from err_list; Retry-After for SAME/503/507 */
