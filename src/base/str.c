@@ -455,6 +455,7 @@ char *size_display(uint64_t bytes, char *target, size_t target_size)
 {
 	static const char LETTERS[] = "KMGTPE";
 	size_t step = 0;
+	uint64_t unit;
 
 	if (bytes < 1024) {
 		snprintf(target, target_size, "%u B", (unsigned)bytes);
@@ -462,8 +463,10 @@ char *size_display(uint64_t bytes, char *target, size_t target_size)
 	}
 	while (step + 1 < sizeof(LETTERS) - 1 && bytes >> (10 * (step + 2)) != 0)
 		step++;
-	/* Cut, not rounded: free space is never overstated, and 1023.99 KiB does not become 1024.0. */
-	snprintf(target, target_size, "%u.%u %ciB", (unsigned)(bytes >> (10 * (step + 1))),
-		 (unsigned)((bytes >> (10 * step) & 1023) * 10 / 1024), LETTERS[step]);
+	unit = (uint64_t)1 << (10 * (step + 1));
+	/* Cut, not rounded: free space is never overstated, and 1023.99 KiB does not become 1024.0. Ten times what is below
+	 * an EiB still fits. */
+	snprintf(target, target_size, "%u.%u %ciB", (unsigned)(bytes / unit), (unsigned)(bytes % unit * 10 / unit),
+		 LETTERS[step]);
 	return target;
 }
