@@ -1,0 +1,283 @@
+#include "folder/sched_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sys/fs.h"
+
+#define WORK_QUEUE_MAX  4096u
+#define STOP_GRACE_US   (3 * SEC_US)
+#define CONNECTIONS_MAX 4096u
+
+/* --- configuration --- */
+
+static const struct conf_row user_rows[] = {
+	{ .name = "name",
+	  .type = CONF_TEXT,
+	  .offset = offsetof(struct sched_user, name),
+	  .help = "how the user is called in logs and audit" },
+	{ .name = "key_sha256",
+	  .type = CONF_TEXT,
+	  .offset = offsetof(struct sched_user, key_sha256),
+	  .help = "hex of the SHA-256 of the API key's text" },
+	{ .name = "role",
+	  .type = CONF_CHOICE,
+	  .offset = offsetof(struct sched_user, role),
+	  .fallback = "uploader",
+	  .choices = "uploader|auditor|operator",
+	  .help = "uploader: own transfers; auditor: sees all; operator: may do all" },
+	{ .name = NULL },
+};
+
+#define TEXT(key, field, text, words)                                                                           \
+	{                                                                                                       \
+		.name = key, .type = CONF_TEXT, .offset = offsetof(struct sched_conf, field), .fallback = text, \
+		.help = words                                                                                   \
+	}
+#define NUMBER(key, kind, field, least, most, text, words)                                                          \
+	{                                                                                                           \
+		.name = key, .type = kind, .offset = offsetof(struct sched_conf, field), .min = least, .max = most, \
+		.fallback = text, .help = words                                                                     \
+	}
+#define CHOICE(key, field, words_allowed, text, words)                                                            \
+	{                                                                                                         \
+		.name = key, .type = CONF_CHOICE, .offset = offsetof(struct sched_conf, field), .fallback = text, \
+		.choices = words_allowed, .help = words                                                           \
+	}
+
+const struct conf_row sched_conf_rows[] = {
+	TEXT("listen", listen, "127.0.0.1:7080", "address and port to serve"),
+	TEXT("state_dir", state_dir, NULL, "folder of the database, spool and lock"),
+	TEXT("staging_dir", staging_dir, "", "folder where batches are put together; default: state_dir/staging"),
+	TEXT("final_dir", final_dir, "",
+	     "folder where batches appear, on staging_dir's file system; default: state_dir/final"),
+	TEXT("cluster_key_file", cluster_key_file, NULL, "keys shared by scheduler and nodes, the newest first"),
+	{ .name = "users",
+	  .type = CONF_LIST,
+	  .offset = offsetof(struct sched_conf, users),
+	  .item_rows = user_rows,
+	  .item_size = sizeof(struct sched_user),
+	  .help = "who may call" },
+	NUMBER("chunk_size", CONF_SIZE, chunk_bytes, (int64_t)SCHED_CHUNK_BYTES_MIN, (int64_t)SCHED_CHUNK_BYTES_MAX,
+	       "8MiB", "the cut of large files, unless a client asks for another"),
+	NUMBER("ticket_life", CONF_DURATION, ticket_life_us, 10 * SEC_US, 24 * 3600 * SEC_US, "1h",
+	       "how long a ticket is good"),
+	NUMBER("probe_interval", CONF_DURATION, probe_interval_us, 50 * MSEC_US, 60 * SEC_US, "3s",
+	       "between two probes of a node"),
+	NUMBER("probe_timeout", CONF_DURATION, probe_timeout_us, 50 * MSEC_US, 60 * SEC_US, "2s",
+	       "a slower answer is a missed one"),
+	NUMBER("node_lost_after", CONF_DURATION, node_lost_after_us, 100 * MSEC_US, 7 * 24 * 3600 * SEC_US, "30s",
+	       "a merge waits that long for a node, then asks for its chunks again"),
+	NUMBER("merge_objects", CONF_INT, merge_objects, 1, 64, "8", "objects merged at once"),
+	NUMBER("merge_node_connections", CONF_INT, merge_node_connections, 1, 64, "8",
+	       "connections to one node while merging"),
+	NUMBER("final_free_floor", CONF_SIZE, final_free_floor_bytes, 0, INT64_MAX, "64MiB",
+	       "bytes kept free in the final store"),
+	NUMBER("threads", CONF_INT, threads, 0, 256, "0", "serving threads; 0: one a core"),
+	NUMBER("workers", CONF_INT, workers, 1, 256, "8", "threads for blocking work"),
+	CHOICE("loop", loop, "auto|io_uring|epoll", "auto", "event loop"),
+	{ .name = "insecure",
+	  .type = CONF_BOOL,
+	  .offset = offsetof(struct sched_conf, is_insecure),
+	  .fallback = "false",
+	  .help = "allow listening beyond loopback without TLS" },
+	CHOICE("log", log_json, "text|json", "text", "form of log lines"),
+	{ .name = NULL },
+};
+
+/* --- routes --- */
+
+/* Open to everybody, and says nothing that would interest anybody. */
+static void begin_health(struct http_call *call, void *app)
+{
+	(void)app;
+	http_reply(call, 200, "application/json", STR("{\"status\":\"ok\"}"));
+}
+
+static const struct http_route routes[] = {
+	{ "GET", "/health", begin_health },
+	{ "POST", "/api/v1/transfers", sched_begin_create },
+	{ "GET", "/api/v1/transfers", sched_begin_list },
+	{ "GET", "/api/v1/transfers/:id", sched_begin_get },
+	{ "GET", "/api/v1/transfers/:id/plan", sched_begin_plan },
+	{ "GET", "/api/v1/transfers/:id/chunks", sched_begin_chunks },
+	{ "GET", "/api/v1/transfers/:id/nodes", sched_begin_transfer_nodes },
+	{ "POST", "/api/v1/transfers/:id/digests", sched_begin_digests },
+	{ "POST", "/api/v1/transfers/:id/complete", sched_begin_complete },
+	{ "GET", "/api/v1/nodes", sched_begin_nodes },
+	{ "POST", "/internal/v1/nodes/register", sched_begin_register },
+	{ "POST", "/internal/v1/receipts", sched_begin_receipts },
+	{ NULL, NULL, NULL },
+};
+
+/* --- start --- */
+
+/* A path below state_dir, or the one that is configured. */
+static char *path_or(const char *configured, const char *state_dir, const char *name)
+{
+	char path[PATH_TEXT_MAX];
+
+	if (configured && configured[0] != '\0')
+		return must_strdup(configured);
+	snprintf(path, sizeof(path), "%s/%s", state_dir, name);
+	return must_strdup(path);
+}
+
+static int check_conf(const struct sched_conf *conf, struct sock_addr *ret_addr, struct err *err)
+{
+	int result = sock_addr_parse(conf->listen, ret_addr, err);
+
+	if (result < 0)
+		return err_wrap(err, "the listening address");
+	if (!sock_addr_is_loopback(ret_addr) && !conf->is_insecure) {
+		err_set(err, ERR_CONFIG, "listening on %s would serve other machines without TLS", conf->listen);
+		err_hint(err, "listen on 127.0.0.1, or set insecure: true where the network is trusted");
+		return -ERR_CONFIG;
+	}
+	if (conf->state_dir[0] == '\0' || strlen(conf->state_dir) > 4000)
+		return err_set(err, ERR_CONFIG, "state_dir is empty or too long");
+	if (conf->chunk_bytes < SCHED_CHUNK_BYTES_MIN || conf->chunk_bytes > SCHED_CHUNK_BYTES_MAX)
+		return err_set(err, ERR_CONFIG, "chunk_size is not within 64 KiB and 64 MiB");
+	return 0;
+}
+
+static int prepare_dirs(struct sched *sched, struct err *err)
+{
+	char lock[PATH_TEXT_MAX];
+	AUTO(fs_close) int state_fd = -1;
+	int result = fs_make_dirs(sched->state_dir, err);
+
+	if (result == 0)
+		result = fs_make_dirs(sched->staging_dir, err);
+	if (result == 0)
+		result = fs_make_dirs(sched->final_dir, err);
+	if (result < 0)
+		return result;
+	snprintf(lock, sizeof(lock), "%s/lock", sched->state_dir);
+	sched->lock_fd = fs_lock(lock, err);
+	if (sched->lock_fd < 0)
+		return sched->lock_fd;
+	/* Spooled manifests of calls that a crash ended: their clients send them again. */
+	state_fd = fs_open_dir(sched->state_dir, err);
+	if (state_fd < 0)
+		return state_fd;
+	result = fs_remove_tree(state_fd, "spool", err);
+	if (result == 0)
+		result = fs_make_dirs(sched->spool_dir, err);
+	if (result < 0)
+		return err_wrap(err, "clearing the spool folder");
+	sched->final_fd = fs_open_dir(sched->final_dir, err);
+	return sched->final_fd < 0 ? sched->final_fd : 0;
+}
+
+static int start_parts(struct sched *sched, const struct sched_conf *conf, struct err *err)
+{
+	struct merge_options merging = {
+		.staging_dir = sched->staging_dir,
+		.final_dir = sched->final_dir,
+		.internal_key = sched->internal_keys[0],
+		.object_limit_count = (unsigned)conf->merge_objects,
+		.node_connection_limit = (unsigned)conf->merge_node_connections,
+		.node_lost_after_us = conf->node_lost_after_us,
+	};
+	char database[PATH_TEXT_MAX];
+	int result;
+
+	snprintf(database, sizeof(database), "%s/heng.db", sched->state_dir);
+	result = store_sqlite_open(database, &sched->store, err);
+	if (result == 0)
+		result = work_new("work", (unsigned)conf->workers, WORK_QUEUE_MAX, &sched->work, err);
+	if (result == 0)
+		result = work_new("plan", SCHED_PLANNERS, WORK_QUEUE_MAX, &sched->plans, err);
+	if (result == 0)
+		result = pool_start(sched->store, sched->internal_keys[0], conf->probe_interval_us,
+				    conf->probe_timeout_us, &sched->pool, err);
+	if (result == 0)
+		result = merge_start(&merging, sched->store, sched->pool, &sched->merge, err);
+	return result;
+}
+
+static int start_server(struct sched *sched, const struct sched_conf *conf, const struct sock_addr *addr,
+			struct err *err)
+{
+	struct http_options options = http_options_default;
+	int result;
+
+	options.thread_count = (unsigned)conf->threads;
+	options.backend = (enum loop_backend)conf->loop;
+	options.connection_limit_count = CONNECTIONS_MAX;
+	options.body_limit_bytes = SCHED_MANIFEST_MAX;
+	result = http_server_new(&options, addr, routes, sched, &sched->server, err);
+	return result < 0 ? result : http_server_start(sched->server, err);
+}
+
+int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct err *err)
+{
+	struct sched *sched;
+	struct sock_addr addr;
+	int result = check_conf(conf, &addr, err);
+
+	*ret_sched = NULL;
+	if (result < 0)
+		return result;
+	sched = must_zalloc(1, sizeof(*sched));
+	sched->lock_fd = sched->final_fd = -1;
+	pthread_mutex_init(&sched->claim_lock, NULL);
+	sched->state_dir = must_strdup(conf->state_dir);
+	sched->spool_dir = path_or(NULL, conf->state_dir, "spool");
+	sched->staging_dir = path_or(conf->staging_dir, conf->state_dir, "staging");
+	sched->final_dir = path_or(conf->final_dir, conf->state_dir, "final");
+	sched->chunk_bytes = conf->chunk_bytes;
+	sched->final_free_floor_bytes = conf->final_free_floor_bytes;
+	sched->ticket_life_us = conf->ticket_life_us;
+	sched->probe_interval_us = conf->probe_interval_us;
+	result = sched_auth_load(sched, conf, err);
+	if (result == 0)
+		result = prepare_dirs(sched, err);
+	if (result == 0)
+		result = start_parts(sched, conf, err);
+	if (result == 0)
+		result = start_server(sched, conf, &addr, err);
+	if (result < 0) {
+		sched_stop(&sched);
+		return err_wrap(err, "starting the scheduler");
+	}
+	*ret_sched = sched;
+	return 0;
+}
+
+const struct sock_addr *sched_addr(const struct sched *sched) { return http_server_addr(sched->server); }
+
+/* From the outside in: no calls, then nothing that works for calls, then what they worked with. */
+void sched_stop(struct sched **sched_ref)
+{
+	struct sched *sched = *sched_ref;
+
+	if (!sched)
+		return;
+	if (sched->server)
+		http_server_stop(sched->server, STOP_GRACE_US);
+	work_free(&sched->plans);
+	work_free(&sched->work);
+	http_server_free(&sched->server);
+	if (sched->pool)
+		pool_halt(sched->pool);
+	merge_stop(&sched->merge);
+	pool_stop(&sched->pool);
+	if (sched->store)
+		sched->store->ops->close(sched->store);
+	fs_close(&sched->final_fd);
+	fs_close(&sched->lock_fd);
+	sched_auth_wipe(sched);
+	pthread_mutex_destroy(&sched->claim_lock);
+	free(sched->state_dir);
+	free(sched->spool_dir);
+	free(sched->staging_dir);
+	free(sched->final_dir);
+	free(sched);
+	*sched_ref = NULL;
+}

@@ -1,0 +1,182 @@
+#include "folder/sched_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct sched_call *sched_call_new(struct sched *sched, struct http_call *call, int (*run)(struct sched_call *c))
+{
+	struct sched_call *c = must_zalloc(1, sizeof(*c));
+
+	c->sched = sched;
+	c->call = call;
+	c->run = run;
+	c->work = sched->work;
+	c->answer = BUF_INIT(SCHED_ANSWER_MAX);
+	c->status = 200;
+	c->job.owner = c;
+	return c;
+}
+
+static void call_free(struct sched_call *c)
+{
+	if (c->drop)
+		c->drop(c);
+	buf_fini(&c->body);
+	buf_fini(&c->answer);
+	free(c);
+}
+
+static void call_reply_err(struct sched_call *c)
+{
+	char seconds[24];
+
+	if (c->retry_after_us > 0) {
+		snprintf(seconds, sizeof(seconds), "%lld", (long long)((c->retry_after_us + SEC_US - 1) / SEC_US));
+		http_reply_header(c->call, "Retry-After", seconds);
+	}
+	http_reply_err(c->call, &c->err);
+}
+
+/* Gives the answer; the call is over and c is gone. */
+static void call_reply(struct sched_call *c)
+{
+	struct http_call *call = c->call;
+
+	http_set_state(call, NULL);
+	if (c->result == 0 && c->answer.is_failed)
+		c->result = err_set(&c->err, ERR_LIMIT, "the answer passes %zu bytes: ask for less at a time",
+				    c->answer.limit);
+	if (c->result < 0)
+		call_reply_err(c);
+	else if (c->type)
+		http_reply(call, c->status, c->type, buf_str(&c->answer));
+	else
+		http_reply_json(call, c->status, &c->answer);
+	call_free(c);
+}
+
+void sched_call_refuse(struct sched_call *c, const struct err *err)
+{
+	c->err = *err;
+	c->result = -(int)err->code;
+	call_reply(c);
+}
+
+static int busy(struct sched_call *c)
+{
+	return err_set(&c->err, ERR_BUSY, "the scheduler has more calls waiting than it takes");
+}
+
+/* --- the call itself --- */
+
+static void run_job(struct job *job)
+{
+	struct sched_call *c = job->owner;
+
+	c->result = c->run(c);
+}
+
+static void run_done(struct job *job, struct loop *home)
+{
+	(void)home;
+	call_reply(job->owner);
+}
+
+static void call_run(struct sched_call *c)
+{
+	c->job.run = run_job;
+	c->job.done = run_done;
+	if (work_submit(c->work, &c->job, http_loop(c->call)))
+		return;
+	c->result = busy(c);
+	call_reply(c);
+}
+
+/* --- its body --- */
+
+static void take_job(struct job *job)
+{
+	struct sched_call *c = job->owner;
+
+	c->result = c->take(c, c->piece);
+}
+
+/* A failure is told at the next event of the body: until then the server still owns the call's framing. */
+static void take_done(struct job *job, struct loop *home)
+{
+	struct sched_call *c = job->owner;
+
+	(void)home;
+	http_body_resume(c->call);
+}
+
+static int body_data(struct http_call *call, struct str piece)
+{
+	struct sched_call *c = http_state(call);
+
+	if (c->result == 0 && piece.size > c->body_limit_bytes - c->body_bytes)
+		c->result = err_set(&c->err, ERR_LIMIT, "the body passes the %llu bytes allowed here",
+				    (unsigned long long)c->body_limit_bytes);
+	c->body_bytes += piece.size;
+	if (c->result == 0 && !c->take && !buf_append(&c->body, piece))
+		c->result = err_set(&c->err, ERR_NO_MEMORY, "no memory for the body");
+	if (c->result == 0 && c->take) {
+		c->piece = piece;
+		c->job.run = take_job;
+		c->job.done = take_done;
+		if (work_submit(c->sched->work, &c->job, http_loop(call)))
+			return HTTP_BODY_WAIT;
+		c->result = busy(c);
+	}
+	if (c->result < 0) {
+		int result = c->result;
+
+		call_reply(c);
+		return result;
+	}
+	return 0;
+}
+
+static void body_end(struct http_call *call)
+{
+	struct sched_call *c = http_state(call);
+
+	if (c->result < 0)
+		call_reply(c);
+	else
+		call_run(c);
+}
+
+static void body_gone(struct http_call *call, const struct err *err)
+{
+	struct sched_call *c = http_state(call);
+
+	(void)err;
+	if (!c)
+		return;
+	http_set_state(call, NULL);
+	call_free(c);
+}
+
+static const struct http_sink body_sink = { .data = body_data, .end = body_end, .gone = body_gone };
+
+void sched_call_go(struct sched_call *c)
+{
+	int64_t size = http_body_size(c->call);
+
+	http_set_state(c->call, c);
+	/* A call that takes no body is answered whether or not one was sent: the server discards it. */
+	if (c->body_limit_bytes == 0) {
+		call_run(c);
+		return;
+	}
+	if (size > 0 && (uint64_t)size > c->body_limit_bytes) {
+		c->result = err_set(&c->err, ERR_LIMIT, "a body of %lld bytes is larger than the %llu allowed here",
+				    (long long)size, (unsigned long long)c->body_limit_bytes);
+		call_reply(c);
+		return;
+	}
+	if (!c->take)
+		c->body = BUF_INIT(c->body_limit_bytes);
+	http_take_body(c->call, &body_sink);
+}

@@ -1,0 +1,453 @@
+/* POST /api/v1/transfers: the manifest's way from the wire to the spool file to a plan. */
+#include "folder/sched_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "sys/fetch.h"
+#include "sys/fs.h"
+
+#define REMOVE_TIMEOUT_US (5 * SEC_US)
+
+struct create {
+	char batch[STORE_BATCH_MAX + 1];
+	char source[512];
+	enum digest_kind digest;
+	uint64_t chunk_bytes; /* 0: whatever the scheduler cuts */
+	uint64_t priority;
+	bool is_dry_run;
+	uint32_t told_crc32c, crc32c;
+	uint64_t spooled_bytes;
+	int fd; /* the spool file, -1 before the first byte */
+	struct sched_claim *claim;
+};
+
+static void create_drop(struct sched_call *c)
+{
+	struct create *create = c->state;
+
+	sched_unclaim(c->sched, create->claim);
+	fs_close(&create->fd);
+	free(create);
+}
+
+/* --- what is asked --- */
+
+static int batch_name_fault(struct str batch, struct err *err, const char *rule)
+{
+	char shown[256];
+
+	err_set(err, ERR_BATCH_NAME, "batch name '%s' %s", str_display(batch, shown, sizeof(shown)), rule);
+	err_hint(err, "choose another with --name");
+	return -ERR_BATCH_NAME;
+}
+
+/* The name becomes a folder of the final store, and stands in logs. */
+static int parse_batch(struct sched_call *c, struct create *create)
+{
+	char text[1024];
+	struct str batch = { text, 0 };
+
+	if (!http_query(c->call, "batch", text, sizeof(text), &batch.size) || batch.size == 0)
+		return err_set(&c->err, ERR_BATCH_NAME, "the call names no batch, or one far too long");
+	if (batch.size > STORE_BATCH_MAX)
+		return batch_name_fault(batch, &c->err, "is longer than 200 bytes");
+	if (batch.data[0] == '.')
+		return batch_name_fault(batch, &c->err, "begins with a dot");
+	for (size_t i = 0; i < batch.size; i++) {
+		if (batch.data[i] == '/')
+			return batch_name_fault(batch, &c->err, "has a '/' in it");
+		if ((unsigned char)batch.data[i] < 0x20 || batch.data[i] == 0x7f)
+			return batch_name_fault(batch, &c->err, "has a control character in it");
+	}
+	MUST(str_copy(batch, create->batch, sizeof(create->batch)));
+	return 0;
+}
+
+/* A source too long to be kept whole is kept as its beginning and a hash: it is only ever compared. */
+static int parse_source(struct sched_call *c, struct create *create)
+{
+	enum { RAW_MAX = 4096 + 512, KEPT = 400 };
+	char raw[RAW_MAX], encoded[3 * RAW_MAX + 1];
+	size_t size = 0, encoded_size;
+	struct hash128 hash;
+
+	if (!http_query(c->call, "source", raw, sizeof(raw), &size) || size == 0)
+		return 0;
+	encoded_size = percent_encode((struct str){ raw, size }, true, encoded, sizeof(encoded));
+	if (encoded_size < sizeof(create->source)) {
+		memcpy(create->source, encoded, encoded_size + 1);
+		return 0;
+	}
+	hash = hash128(raw, size);
+	snprintf(create->source, sizeof(create->source), "%.*s...%016llx%016llx", (int)KEPT, encoded,
+		 (unsigned long long)hash.high, (unsigned long long)hash.low);
+	return 0;
+}
+
+static int parse_digest(struct sched_call *c, struct create *create)
+{
+	char text[32], shown[64];
+	size_t size = 0;
+
+	create->digest = DIGEST_SHA256;
+	if (!http_query(c->call, "digest", text, sizeof(text), &size))
+		return 0;
+	if (digest_from_name((struct str){ text, size }, &create->digest))
+		return 0;
+	return err_set(&c->err, ERR_BAD_REQUEST, "the query's digest '%s' is neither md5 nor sha256",
+		       str_display((struct str){ text, size }, shown, sizeof(shown)));
+}
+
+static int parse_crc(struct sched_call *c, struct create *create)
+{
+	struct str text = http_header(c->call, "X-Manifest-CRC32C");
+	uint8_t bytes[4];
+
+	if (!hex_decode(text, bytes, sizeof(bytes)))
+		return err_set(&c->err, ERR_BAD_REQUEST, "the header X-Manifest-CRC32C with 8 hex digits is missing");
+	create->told_crc32c = (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+	return 0;
+}
+
+static int parse_numbers(struct sched_call *c, struct create *create)
+{
+	uint64_t dry_run = 0;
+	int result = sched_query_u64(c, "chunk_size", 0, &create->chunk_bytes);
+
+	if (result == 0)
+		result = sched_query_u64(c, "priority", 0, &create->priority);
+	if (result == 0)
+		result = sched_query_u64(c, "dry_run", 0, &dry_run);
+	if (result < 0)
+		return result;
+	create->is_dry_run = dry_run != 0;
+	if (create->priority > 1000)
+		return err_set(&c->err, ERR_BAD_REQUEST, "the priority is above 1000");
+	if (create->chunk_bytes != 0 &&
+	    (create->chunk_bytes < SCHED_CHUNK_BYTES_MIN || create->chunk_bytes > SCHED_CHUNK_BYTES_MAX))
+		return err_set(&c->err, ERR_BAD_REQUEST, "a chunk size of %llu bytes is not within 64 KiB and 64 MiB",
+			       (unsigned long long)create->chunk_bytes);
+	return 0;
+}
+
+static int parse_all(struct sched_call *c, struct create *create)
+{
+	int result = 0;
+
+	if (!sched_may_write(c->user))
+		return err_set(&c->err, ERR_FORBIDDEN, "user '%s' is an auditor, who may look but not send",
+			       c->user->name);
+	if (result == 0)
+		result = parse_batch(c, create);
+	if (result == 0)
+		result = parse_source(c, create);
+	if (result == 0)
+		result = parse_digest(c, create);
+	if (result == 0)
+		result = parse_numbers(c, create);
+	if (result == 0)
+		result = parse_crc(c, create);
+	return result;
+}
+
+/* --- the spool file --- */
+
+/* The name goes as soon as the file is open: whatever ends the call, or the scheduler, leaves nothing behind. */
+static int spool_open(struct sched_call *c, struct create *create)
+{
+	char path[PATH_TEXT_MAX];
+	int size = snprintf(path, sizeof(path), "%s/%s.manifest", c->sched->spool_dir, http_request_id(c->call));
+
+	if (size < 0 || (size_t)size >= sizeof(path))
+		return err_set(&c->err, ERR_CONFIG, "the spool folder's path is too long");
+	create->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (create->fd < 0)
+		return err_sys(&c->err, ERR_SYSTEM, errno, "cannot make the spool file %s", path);
+	if (unlink(path) < 0)
+		return err_sys(&c->err, ERR_SYSTEM, errno, "cannot unlink the spool file %s", path);
+	return 0;
+}
+
+static int create_take(struct sched_call *c, struct str piece)
+{
+	struct create *create = c->state;
+	int result = create->fd >= 0 ? 0 : spool_open(c, create);
+
+	if (result == 0)
+		result = fs_write_all(create->fd, piece.data, piece.size, (int64_t)create->spooled_bytes, &c->err);
+	if (result < 0)
+		return err_wrap(&c->err, "spooling the manifest");
+	create->spooled_bytes += piece.size;
+	create->crc32c = crc32c(create->crc32c, piece.data, piece.size);
+	return 0;
+}
+
+/* --- which transfer --- */
+
+enum choice { CHOOSE_NEW, CHOOSE_RESUME, CHOOSE_SUPERSEDE };
+
+static int batch_exists(struct err *err, const char *what)
+{
+	err_set(err, ERR_BATCH_EXISTS, "%s", what);
+	err_hint(err, "choose another name with --name, or wait for that transfer's end");
+	return -ERR_BATCH_EXISTS;
+}
+
+static bool is_same_push(const struct store_transfer *old, const struct sched_call *c, const struct create *create,
+			 const struct plan_facts *facts)
+{
+	return strcmp(old->user, c->user->name) == 0 && strcmp(old->manifest_digest, facts->digest) == 0 &&
+	       old->manifest_crc32c == facts->crc32c && old->digest == create->digest &&
+	       (create->chunk_bytes == 0 || create->chunk_bytes == old->chunk_bytes);
+}
+
+/* Returns an enum choice, or a negative code. */
+static int choose(struct sched_call *c, const struct plan_facts *facts, struct store_transfer *ret_old)
+{
+	const struct create *create = c->state;
+	struct str batch = str_from(create->batch);
+	enum choice choice = CHOOSE_NEW;
+	int result = c->sched->store->ops->transfer_by_batch(c->sched->store, batch, ret_old, &c->err);
+
+	if (result < 0 && result != -ERR_NO_TRANSFER)
+		return err_wrap(&c->err, "looking for a transfer of this batch");
+	if (result == 0) {
+		if (is_same_push(ret_old, c, create, facts))
+			return CHOOSE_RESUME;
+		if (ret_old->state == TRANSFER_MERGING || ret_old->state == TRANSFER_COMPLETED)
+			return batch_exists(&c->err,
+					    ret_old->state == TRANSFER_MERGING
+						    ? "a batch of this name is being merged"
+						    : "a batch of this name is complete, and it is another folder");
+		if (strcmp(ret_old->user, c->user->name) != 0 || create->source[0] == '\0' ||
+		    strcmp(ret_old->source, create->source) != 0)
+			return batch_exists(&c->err,
+					    "a batch of this name is being sent, from elsewhere or cut otherwise");
+		choice = CHOOSE_SUPERSEDE;
+	}
+	if (merge_batch_exists(c->sched->merge, batch))
+		return batch_exists(&c->err, "the final store has a folder of this name that no transfer explains");
+	return (int)choice;
+}
+
+/* --- removal of a transfer that is given up --- */
+
+struct removal {
+	struct job job;
+	struct sched *sched;
+	char transfer_id[ULID_SIZE];
+};
+
+static void remove_from(struct removal *removal, struct fetch *fetch, const struct pool_node *node)
+{
+	struct fetch_call call = FETCH_CALL_INIT;
+	struct err err = ERR_INIT;
+	char url[256], key[96];
+
+	snprintf(url, sizeof(url), "http://%s/internal/v1/transfer/%s", node->addr, removal->transfer_id);
+	snprintf(key, sizeof(key), "X-Internal-Key: %s", removal->sched->internal_keys[0]);
+	call.method = "DELETE";
+	call.url = url;
+	call.headers[0] = key;
+	call.connect_timeout_us = REMOVE_TIMEOUT_US;
+	call.timeout_us = REMOVE_TIMEOUT_US;
+	if (fetch_do(fetch, &call, &err) < 0)
+		log_err(LOG_WARN, &err, "node %s keeps chunks of transfer %s, which is given up", node->id,
+			removal->transfer_id);
+	buf_fini(&call.answer);
+}
+
+static void removal_run(struct job *job)
+{
+	struct removal *removal = job->owner;
+	struct pool_node *nodes = must_zalloc(POOL_NODES_MAX, sizeof(*nodes));
+	size_t count = min_size(pool_list(removal->sched->pool, nodes, POOL_NODES_MAX), POOL_NODES_MAX);
+	struct err err = ERR_INIT;
+	struct fetch *fetch = NULL;
+
+	if (fetch_new(&fetch, &err) < 0) {
+		log_err(LOG_WARN, &err, "chunks of transfer %s, which is given up, stay on the nodes",
+			removal->transfer_id);
+		count = 0;
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (nodes[i].state == MEMBER_UNREACHABLE)
+			log_say(LOG_WARN, "node %s cannot be reached and keeps what it has of transfer %s", nodes[i].id,
+				removal->transfer_id);
+		else
+			remove_from(removal, fetch, &nodes[i]);
+	}
+	if (fetch)
+		fetch_free(&fetch);
+	free(nodes);
+}
+
+static void removal_done(struct job *job, struct loop *home)
+{
+	(void)home;
+	free(job->owner);
+}
+
+void sched_remove_chunks(struct sched *sched, const char *transfer_id)
+{
+	struct removal *removal = must_zalloc(1, sizeof(*removal));
+
+	removal->sched = sched;
+	MUST(str_copy(str_from(transfer_id), removal->transfer_id, sizeof(removal->transfer_id)));
+	removal->job = (struct job){ .run = removal_run, .done = removal_done, .owner = removal };
+	if (work_submit(sched->work, &removal->job, NULL))
+		return;
+	log_say(LOG_WARN, "too busy to remove the chunks of transfer %s from the nodes", transfer_id);
+	free(removal);
+}
+
+/* --- the plan --- */
+
+static int answer(struct sched_call *c, const struct store_transfer *transfer, bool is_resumed)
+{
+	struct json json;
+
+	json_init(&json, &c->answer);
+	json_open(&json, NULL);
+	sched_json_transfer(&json, c, transfer);
+	json_bool(&json, "is_resumed", is_resumed);
+	sched_json_nodes(&json, c->sched);
+	json_close(&json);
+	c->status = is_resumed ? 200 : 201;
+	return 0;
+}
+
+static void fill_transfer(struct sched_call *c, const struct plan_facts *facts, struct store_transfer *transfer)
+{
+	const struct create *create = c->state;
+	int64_t now_us = clock_wall_us();
+
+	memset(transfer, 0, sizeof(*transfer));
+	ulid_make(now_us, transfer->id);
+	snprintf(transfer->user, sizeof(transfer->user), "%s", c->user->name);
+	snprintf(transfer->batch, sizeof(transfer->batch), "%s", create->batch);
+	snprintf(transfer->source, sizeof(transfer->source), "%s", create->source);
+	snprintf(transfer->manifest_digest, sizeof(transfer->manifest_digest), "%s", facts->digest);
+	transfer->manifest_crc32c = facts->crc32c;
+	transfer->digest = create->digest;
+	transfer->chunk_bytes = create->chunk_bytes != 0 ? create->chunk_bytes : c->sched->chunk_bytes;
+	transfer->state = TRANSFER_DISTRIBUTING;
+	transfer->priority = (int)create->priority;
+	sock_addr_text(http_peer(c->call), transfer->client_addr);
+	transfer->created_wall_us = transfer->updated_wall_us = now_us;
+}
+
+static int plan(struct sched_call *c, const struct plan_facts *facts)
+{
+	const struct create *create = c->state;
+	struct store *store = c->sched->store;
+	struct pool_ring *ring = pool_ring_get(c->sched->pool);
+	struct store_transfer transfer;
+	int result;
+
+	fill_transfer(c, facts, &transfer);
+	result = plan_write(create->is_dry_run ? NULL : store, ring->ring, create->fd, facts, &transfer, &c->err);
+	pool_ring_put(c->sched->pool, ring);
+	if (result < 0)
+		return err_wrap(&c->err, "planning batch");
+	if (create->is_dry_run) {
+		transfer.id[0] = '\0';
+		return answer(c, &transfer, false);
+	}
+	result = store->ops->transfer_get(store, transfer.id, &transfer, &c->err);
+	if (result < 0)
+		return err_wrap(&c->err, "reading the new transfer back");
+	log_say(LOG_INFO, "transfer %s of user %s is planned: %llu files, %llu bytes, %llu chunks", transfer.id,
+		transfer.user, (unsigned long long)transfer.file_count, (unsigned long long)transfer.total_bytes,
+		(unsigned long long)transfer.chunk_count);
+	return answer(c, &transfer, false);
+}
+
+static int supersede(struct sched_call *c, struct store_transfer *old)
+{
+	struct store *store = c->sched->store;
+	int result = store->ops->transfer_move(store, old, TRANSFER_FAILED,
+					       "superseded by a new scan of the same folder", false, clock_wall_us(),
+					       &c->err);
+
+	if (result < 0)
+		return err_wrap(&c->err, "giving up transfer %s for the new scan of its folder", old->id);
+	log_say(LOG_INFO, "transfer %s is superseded by a new scan of its folder", old->id);
+	sched_remove_chunks(c->sched, old->id);
+	return 0;
+}
+
+static int run_plan(struct sched_call *c, const struct plan_facts *facts)
+{
+	struct create *create = c->state;
+	struct store_transfer old;
+	int result, choice;
+
+	result = sched_claim(c->sched, str_from(create->batch), facts, &create->claim, &c->err);
+	if (result < 0)
+		return result;
+	choice = choose(c, facts, &old);
+	if (choice < 0)
+		return choice;
+	if (choice == CHOOSE_RESUME) {
+		if (create->is_dry_run)
+			old.id[0] = '\0';
+		return answer(c, &old, true);
+	}
+	result = sched_space_check(c->sched, facts, create->claim, choice == CHOOSE_SUPERSEDE ? old.id : NULL, &c->err);
+	if (result == 0 && choice == CHOOSE_SUPERSEDE && !create->is_dry_run)
+		result = supersede(c, &old);
+	return result < 0 ? result : plan(c, facts);
+}
+
+static int run_create(struct sched_call *c)
+{
+	struct create *create = c->state;
+	struct plan_facts facts;
+	int result;
+
+	if (create->fd < 0)
+		return err_set(&c->err, ERR_MANIFEST_BAD, "the manifest is empty");
+	if (create->crc32c != create->told_crc32c)
+		return err_set(&c->err, ERR_MANIFEST_CRC, "the manifest came with CRC-32C %08x, not the %08x told",
+			       create->crc32c, create->told_crc32c);
+	result = plan_scan(create->fd, &manifest_limits_default, &facts, &c->err);
+	if (result == 0)
+		result = run_plan(c, &facts);
+	if (result == -ERR_NO_SPACE)
+		c->retry_after_us = SCHED_NO_SPACE_RETRY_US;
+	/* Here rather than in drop: giving back a large file's blocks takes a while, which no loop should wait for. */
+	fs_close(&create->fd);
+	return result;
+}
+
+void sched_begin_create(struct http_call *call, void *app)
+{
+	struct sched_call *c = sched_client_call(call, app, run_create);
+	struct create *create;
+
+	if (!c)
+		return;
+	create = must_zalloc(1, sizeof(*create));
+	create->fd = -1;
+	c->state = create;
+	c->drop = create_drop;
+	c->take = create_take;
+	c->work = c->sched->plans;
+	c->body_limit_bytes = SCHED_MANIFEST_MAX;
+	if (parse_all(c, create) < 0) {
+		struct err err = c->err;
+
+		sched_call_refuse(c, &err);
+		return;
+	}
+	sched_call_go(c);
+}

@@ -1,0 +1,138 @@
+/* What the scheduler's sources share and nobody else sees. */
+#ifndef HENG_FOLDER_SCHED_IMPL_H
+#define HENG_FOLDER_SCHED_IMPL_H
+
+#include <pthread.h>
+
+#include "base/json.h"
+#include "folder/merge.h"
+#include "folder/plan.h"
+#include "folder/pool.h"
+#include "folder/sched.h"
+#include "plug/store.h"
+#include "wire/ticket.h"
+
+#define SCHED_CHUNK_BYTES_MIN   ((uint64_t)64 * KIB)
+#define SCHED_CHUNK_BYTES_MAX   ((uint64_t)64 * MIB)
+#define SCHED_PLANNERS          2u /* manifests planned at once */
+#define SCHED_PAGE_CHUNKS_MAX   2000u
+#define SCHED_MANIFEST_MAX      ((uint64_t)8 * GIB)
+#define SCHED_DIGESTS_MAX       ((uint64_t)2 * GIB)
+#define SCHED_RECEIPTS_MAX      ((uint64_t)4 * MIB)
+#define SCHED_REGISTER_MAX      ((uint64_t)16 * KIB)
+#define SCHED_ANSWER_MAX        (16 * MIB)
+#define SCHED_NO_SPACE_RETRY_US (60 * SEC_US)
+#define PATH_TEXT_MAX           4608
+
+enum sched_role { ROLE_UPLOADER, ROLE_AUDITOR, ROLE_OPERATOR };
+struct sched_account {
+	char name[STORE_USER_SIZE];
+	char key_sha256[2 * 32 + 1];
+	int role;
+};
+
+/* One of a few planners at work: its batch is nobody else's meanwhile, and its space is spoken for. */
+struct sched_claim {
+	bool is_taken;
+	char batch[STORE_BATCH_MAX + 1];
+	uint64_t bytes, entries;
+};
+
+struct sched {
+	struct store *store;
+	struct pool *pool;
+	struct merge *merge;
+	struct work *work;  /* short calls on the store */
+	struct work *plans; /* its threads are the planners */
+	struct http_server *server;
+	struct ticket_keys keys;
+	char internal_keys[4][65]; /* one of each cluster key, the newest first */
+	struct sched_account *users;
+	size_t user_count;
+	char *state_dir, *spool_dir, *staging_dir, *final_dir;
+	int lock_fd, final_fd;
+	uint64_t chunk_bytes, final_free_floor_bytes;
+	int64_t ticket_life_us, probe_interval_us;
+	pthread_mutex_t claim_lock; /* protects claims */
+	struct sched_claim claims[SCHED_PLANNERS];
+};
+
+/* --- one call (sched_call.c) --- the body's pieces and then the call itself run as jobs; the answer is given on the call's loop. */
+struct sched_call {
+	struct sched *sched;
+	struct http_call *call;
+	const struct sched_account *user; /* NULL: internal */
+	uint64_t body_limit_bytes, body_bytes;
+	/* On a pool thread, for each piece of the body. NULL: the body is collected in `body`. */
+	int (*take)(struct sched_call *c, struct str piece);
+	int (*run)(struct sched_call
+			   *c); /* on a pool thread of `work`, after the body: fills status and answer, or fails */
+	void (*drop)(struct sched_call *c); /* frees state; NULL allowed */
+	struct work *work;
+	void *state;
+	struct buf body;
+	struct buf answer;
+	const char *type; /* of the answer; NULL: JSON */
+	int status;
+	int64_t retry_after_us;
+	int result;
+	struct err err;
+	/* sched_call.c's own. */
+	struct job job;
+	struct str piece;
+};
+/* From begin. Fill take, drop, state, limits, type, work as needed, then sched_call_go. It answers and frees itself. */
+struct sched_call *sched_call_new(struct sched *sched, struct http_call *call, int (*run)(struct sched_call *c));
+void sched_call_go(struct sched_call *c);
+/* Answers with the error instead of going. */
+void sched_call_refuse(struct sched_call *c, const struct err *err);
+
+/* --- who calls (sched_auth.c) --- */
+int sched_auth_load(struct sched *sched, const struct sched_conf *conf, struct err *err);
+void sched_auth_wipe(struct sched *sched);
+/* NULL: err says why not. */
+const struct sched_account *sched_auth_user(const struct sched *sched, const struct http_call *call, struct err *err);
+bool sched_auth_is_internal(const struct sched *sched, const struct http_call *call);
+/* begin of a client's call: the user is known, or the call is answered and NULL returned. */
+struct sched_call *sched_client_call(struct http_call *call, void *app, int (*run)(struct sched_call *c));
+struct sched_call *sched_internal_call(struct http_call *call, void *app, int (*run)(struct sched_call *c));
+static inline bool sched_may_write(const struct sched_account *user) { return user->role != ROLE_AUDITOR; }
+
+/* --- the transfer of a call's path (sched_transfer.c) --- another's is as good as none */
+int sched_find(struct sched_call *c, struct store_transfer *ret_transfer);
+/* The same, and the caller may change it. */
+int sched_find_to_write(struct sched_call *c, struct store_transfer *ret_transfer);
+/* The transfer object of docs/api.md, without the closing brace: the caller adds to it. */
+void sched_json_transfer(struct json *json, struct sched_call *c, const struct store_transfer *transfer);
+void sched_json_nodes(struct json *json, struct sched *sched);
+/* The state's counts and times that GET adds. */
+int sched_json_details(struct json *json, struct sched_call *c, const struct store_transfer *transfer);
+/* A decimal query argument; fallback when it is absent. */
+int sched_query_u64(struct sched_call *c, const char *name, uint64_t fallback, uint64_t *ret_value);
+
+/* --- space (sched_space.c) --- */
+/* Is there room for a transfer of this size beside all others that are open or being planned (but for the own claim)? except_id: one that is
+ * about to go, or NULL. */
+int sched_space_check(struct sched *sched, const struct plan_facts *facts, const struct sched_claim *own,
+		      const char *except_id, struct err *err);
+int sched_claim(struct sched *sched, struct str batch, const struct plan_facts *facts, struct sched_claim **ret_claim,
+		struct err *err);
+void sched_unclaim(struct sched *sched, struct sched_claim *claim);
+
+/* Asks every node to remove the transfer's chunks, on a pool thread, some time; failures are logged (sched_create.c). */
+void sched_remove_chunks(struct sched *sched, const char *transfer_id);
+
+/* --- routes' begins --- */
+void sched_begin_create(struct http_call *call, void *app);
+void sched_begin_get(struct http_call *call, void *app);
+void sched_begin_list(struct http_call *call, void *app);
+void sched_begin_plan(struct http_call *call, void *app);
+void sched_begin_chunks(struct http_call *call, void *app);
+void sched_begin_transfer_nodes(struct http_call *call, void *app);
+void sched_begin_digests(struct http_call *call, void *app);
+void sched_begin_complete(struct http_call *call, void *app);
+void sched_begin_nodes(struct http_call *call, void *app);
+void sched_begin_register(struct http_call *call, void *app);
+void sched_begin_receipts(struct http_call *call, void *app);
+
+#endif
