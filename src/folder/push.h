@@ -7,6 +7,8 @@
 #include "base/rng.h"
 #include "folder/walk.h"
 
+#define PUSH_PARALLEL_MAX 64
+
 struct push_node_share {
 	char id[65];
 	uint64_t bytes, chunk_count;
@@ -33,22 +35,27 @@ struct push_options {
 	enum walk_links links;
 	bool is_dry_run;
 	int priority;
+	int64_t give_up_us;     /* stop when nothing was acknowledged for this long; 0: 60 s */
 	volatile const bool *is_interrupted; /* set by a signal handler: stop, resumable */
 	/* Called from the pushing thread about 10 times a second and at each change of phase. */
 	void (*progress)(void *owner, const struct push_progress *progress);
 	void (*notice)(void *owner, const char *line); /* retries, fail-overs, skipped entries, for people */
+	/* An entry that cannot be sent, or that changed while it was: raw path and why. */
+	void (*problem)(void *owner, struct str path, const char *reason);
 	void *owner;
 };
 struct push_result {
 	char transfer_id[ULID_SIZE];
 	char batch[256];
-	char state[16];
+	char state[16]; /* the transfer's last known state; "" when there is no transfer yet */
 	char final_path[4608];
 	uint64_t files, bytes, chunks;
-	uint64_t chunks_sent; /* acknowledged in this run */
+	uint64_t chunks_sent; /* acknowledged in this run, and not there before */
+	uint64_t retries, failovers;
 	int64_t elapsed_us;
-	uint64_t skipped_count;
-	bool is_resumable;
+	uint64_t skipped_count; /* entries left out on request */
+	uint64_t changed_count; /* entries that changed, vanished or could not be read while they were sent */
+	bool is_resumable; /* after a failure: the same command continues where this one stopped */
 };
 /* Returns 0 when completed (or planned, for a dry run). err: what stopped it. */
 int push_folder(const struct push_options *options, struct push_result *ret_result, struct err *err);

@@ -1,0 +1,512 @@
+#include "folder/push.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "folder/push_impl.h"
+#include "sys/fs.h"
+
+#define PUSH_PARALLEL        8
+#define PUSH_GIVE_UP_US      (60 * SEC_US)
+#define PUSH_POLL_US         (200 * MSEC_US)
+#define PUSH_STUCK_PASSES    5
+#define PUSH_MERGE_RETURNS   4
+#define PUSH_CHUNK_BYTES_MAX GIB
+/* The scheduler reads a million entries and writes its plan before it answers. */
+#define PUSH_PLANNING_STALL_US (180 * SEC_US)
+#define PUSH_URL_SIZE          8192
+
+/* --- what is pushed --- */
+/* A file without a name: it vanishes with the process, whatever happens to it. */
+static int push_temp_file(struct err *err)
+{
+	const char *const dirs[] = { getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR") };
+	int failed_errno = ENOENT;
+	for (size_t i = 0; i < COUNT_OF(dirs); i++) {
+		if (dirs[i] == NULL || dirs[i][0] != '/')
+			continue;
+		int fd = open(dirs[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		if (fd >= 0)
+			return fd;
+		failed_errno = errno;
+		char path[PATH_MAX];
+		if (snprintf(path, sizeof(path), "%s/heng-XXXXXX", dirs[i]) >= (int)sizeof(path))
+			continue;
+		/* Some file systems do not know O_TMPFILE. */
+		fd = mkostemp(path, O_CLOEXEC);
+		if (fd >= 0) {
+			unlink(path);
+			return fd;
+		}
+		failed_errno = errno;
+	}
+	err_sys(err, ERR_SYSTEM, failed_errno, "making a temporary file in $TMPDIR, /tmp or $XDG_RUNTIME_DIR");
+	err_hint(err, "set TMPDIR to a folder that can be written");
+	return -(int)ERR_SYSTEM;
+}
+
+/* The folder's absolute path gives the default batch name, and with the host's name the source by which a later push is recognised. */
+static int push_name_source(struct push *push, struct push_result *result, struct err *err)
+{
+	AUTO(fs_close) int fd = open(push->options->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(err, ERR_SOURCE, errno, "opening the folder '%s'", push->options->folder);
+	char path[PATH_MAX];
+	if (realpath(push->options->folder, path) == NULL)
+		return err_sys(err, ERR_SOURCE, errno, "finding the absolute path of '%s'", push->options->folder);
+	char host[256] = "", text[PATH_MAX + 300];
+	if (gethostname(host, sizeof(host) - 1) < 0)
+		snprintf(host, sizeof(host), "unknown");
+	int size = snprintf(text, sizeof(text), "%s:%s", host, path);
+	push->source = must_alloc(3 * (size_t)size + 1);
+	percent_encode((struct str){ text, (size_t)size }, true, push->source, 3 * (size_t)size + 1);
+	struct str batch = push->options->batch.size > 0 ? push->options->batch : str_from(strrchr(path, '/') + 1);
+	if (batch.size == 0) {
+		err_set(err, ERR_BATCH_NAME, "the root folder has no name");
+		err_hint(err, "give the batch a name: --name NAME");
+		return -(int)ERR_BATCH_NAME;
+	}
+	if (!str_copy(batch, result->batch, sizeof(result->batch)))
+		return err_set(err, ERR_BATCH_NAME, "the batch name is longer than 200 bytes");
+	push->root_fd = fd;
+	fd = -1;
+	return 0;
+}
+
+static void push_walk_problem(void *owner, struct str path, const char *reason)
+{
+	struct push *push = owner;
+	if (push->options->problem != NULL)
+		push->options->problem(push->options->owner, path, reason);
+}
+
+static int push_scan(struct push *push, struct push_result *result, struct err *err)
+{
+	push_tick(push, "scan", true);
+	push->manifest_fd = push_temp_file(err);
+	if (push->manifest_fd < 0)
+		return -(int)err->code;
+	push->digests_fd = push_temp_file(err);
+	if (push->digests_fd < 0)
+		return -(int)err->code;
+	struct walk_options options = { .links = push->options->links };
+	int r = walk_folder(push->root_fd, &options, push->manifest_fd, push_walk_problem, push, &push->walk, err);
+	result->skipped_count = push->walk.skipped_count;
+	if (r < 0)
+		return err_wrap(err, "scanning '%s'", push->options->folder);
+	result->files = push->progress.files_total = push->walk.file_count;
+	result->bytes = push->progress.bytes_total = push->walk.total_bytes;
+	return 0;
+}
+
+/* --- the transfer --- */
+static int push_create(struct push *push, struct push_result *result, struct err *err)
+{
+	char batch[3 * sizeof(result->batch) + 1], url[PUSH_URL_SIZE + 3 * PATH_MAX], crc_header[64];
+	percent_encode(str_from(result->batch), false, batch, sizeof(batch));
+	int size = snprintf(url, sizeof(url), "%s/api/v1/transfers?batch=%s&digest=%s&source=%s&priority=%d%s",
+			    push->options->url, batch, digest_name(push->options->digest), push->source,
+			    push->options->priority, push->options->is_dry_run ? "&dry_run=1" : "");
+	if (push->options->chunk_bytes > 0 && size < (int)sizeof(url))
+		size += snprintf(url + size, sizeof(url) - (size_t)size, "&chunk_size=%llu",
+				 (unsigned long long)push->options->chunk_bytes);
+	if (size >= (int)sizeof(url))
+		return err_set(err, ERR_LIMIT,
+			       "the names of the scheduler, the batch and the folder are too long together");
+	snprintf(crc_header, sizeof(crc_header), "X-Manifest-CRC32C: %08x", push->walk.crc32c);
+	push_tick(push, "plan", true);
+	struct push_ask ask = { .method = "POST",
+				.what = "announcing the folder to the scheduler",
+				.url = url,
+				.body_fd = push->manifest_fd,
+				.body_size = (int64_t)push->walk.manifest_bytes,
+				.header = crc_header,
+				.stall_us = PUSH_PLANNING_STALL_US };
+	json_t *root;
+	int r = push_ask(push, &ask, &root, err);
+	if (r < 0)
+		return r;
+	r = push_take_transfer(push, root, err);
+	json_decref(root);
+	if (r < 0)
+		return r;
+	result->chunks = push->progress.chunks_total = push->chunk_count;
+	if (push->options->is_dry_run)
+		return 0;
+	if (push->transfer_id[0] == '\0' || push->chunk_bytes == 0 || push->chunk_bytes > PUSH_CHUNK_BYTES_MAX ||
+	    push->object_count > push->walk.entry_count)
+		return err_set(err, ERR_PEER, "the scheduler's answer to the manifest does not fit the folder");
+	return 0;
+}
+
+/* GET (state) or POST (complete): both answer with the transfer. */
+static int push_ask_transfer(struct push *push, const char *method, const char *suffix, const char *what,
+			     struct err *err)
+{
+	char url[PUSH_URL_SIZE];
+	snprintf(url, sizeof(url), "%s/api/v1/transfers/%s%s", push->options->url, push->transfer_id, suffix);
+	struct push_ask ask = { .method = method, .what = what, .url = url, .body_fd = -1 };
+	json_t *root;
+	int r = push_ask(push, &ask, &root, err);
+	if (r < 0)
+		return r;
+	r = push_take_transfer(push, root, err);
+	json_decref(root);
+	return r;
+}
+
+static int push_bind_digests(struct push *push, struct err *err)
+{
+	int r = push_digests_flush(push, err);
+	if (r < 0 || push->shared.digests_size == 0)
+		return r;
+	char url[PUSH_URL_SIZE];
+	snprintf(url, sizeof(url), "%s/api/v1/transfers/%s/digests", push->options->url, push->transfer_id);
+	struct push_ask ask = { .method = "POST",
+				.what = "giving the files' digests to the scheduler",
+				.url = url,
+				.body_fd = push->digests_fd,
+				.body_size = push->shared.digests_size,
+				.stall_us = PUSH_PLANNING_STALL_US };
+	json_t *root;
+	r = push_ask(push, &ask, &root, err);
+	json_decref(root);
+	if (r < 0)
+		return r;
+	/* Bound durably: a later pass brings only what it reads anew. */
+	push->shared.digests_size = 0;
+	return 0;
+}
+
+/* --- a pass over the plan --- */
+static int push_make_buffers(struct push *push, struct err *err)
+{
+	if (push->chunks != NULL)
+		return 0;
+	uint64_t size_bytes = push->chunk_bytes < push->walk.total_bytes ? push->chunk_bytes : push->walk.total_bytes;
+	size_t count = push->parallel + 2;
+	if (size_bytes > 0)
+		count = max_size(1, min_size(count, PUSH_BUFFERS_BYTES / size_bytes));
+	push->chunks = must_zalloc(count, sizeof(*push->chunks));
+	push->chunk_pool_count = count;
+	push->parallel = (unsigned)min_size(push->parallel, count);
+	for (size_t i = 0; i < count; i++) {
+		struct push_chunk *chunk = &push->chunks[i];
+		chunk->push = push;
+		chunk->call = FETCH_CALL_INIT;
+		chunk->data = malloc(size_bytes > 0 ? size_bytes : 1);
+		if (chunk->data == NULL)
+			return err_set(err, ERR_NO_MEMORY, "no memory for %zu chunks of %llu bytes", count,
+				       (unsigned long long)size_bytes);
+		push_chunks_add(&push->shared.free, chunk);
+	}
+	push->shared.digested = must_zalloc(push->object_count / 8 + 1, 1);
+	return 0;
+}
+
+static void push_tell_notes(struct push *push)
+{
+	struct push_shared *shared = &push->shared;
+	pthread_mutex_lock(&shared->lock);
+	struct push_note *note = shared->note_head;
+	shared->note_head = NULL;
+	shared->note_tail = &shared->note_head;
+	pthread_mutex_unlock(&shared->lock);
+	while (note != NULL) {
+		struct push_note *next = note->next;
+		if (push->options->problem != NULL)
+			push->options->problem(push->options->owner, note->path, note->reason);
+		free(note);
+		note = next;
+	}
+}
+
+/* Has everything come to its end? Negative: a reader met something that stops the push. */
+static int push_pass_state(struct push *push, struct err *err)
+{
+	struct push_shared *shared = &push->shared;
+	pthread_mutex_lock(&shared->lock);
+	bool is_idle = shared->object_count == 0 && shared->ready.head == NULL;
+	int r = 0;
+	if (shared->fatal.code != ERR_NONE) {
+		*err = shared->fatal;
+		r = -(int)err->code;
+	}
+	pthread_mutex_unlock(&shared->lock);
+	if (r < 0)
+		return r;
+	return push->is_state_changed ||
+	       (is_idle && push->is_plan_finished && push->sending_count + push->waiting_count == 0);
+}
+
+static int push_give_up(struct push *push, struct err *err)
+{
+	enum err_code code = push->last_err.code != ERR_NONE ? push->last_err.code : ERR_TIMEOUT;
+	err_set(err, ERR_INCOMPLETE, "nothing was acknowledged for %lld s; last: %s (%s)",
+		(long long)(push->give_up_us / SEC_US),
+		push->last_err.code != ERR_NONE ? push->last_err.text : "no answer", err_word(code));
+	return -(int)ERR_INCOMPLETE;
+}
+
+static int push_pass_run(struct push *push, struct err *err)
+{
+	for (;;) {
+		int64_t now_us = clock_mono_us();
+		int r = push_plan_step(push, now_us, err);
+		if (r == 0)
+			r = push_send_step(push, now_us, err);
+		if (r == 0)
+			r = push_pass_state(push, err);
+		push_tell_notes(push);
+		if (r != 0)
+			return r < 0 ? r : 0;
+		if (push_is_interrupted(push))
+			return err_set(err, ERR_WAITING, "interrupted: %llu of %llu chunks are stored",
+				       (unsigned long long)push->progress.chunks_done,
+				       (unsigned long long)push->chunk_count);
+		/* While only files are read nothing can be acknowledged. */
+		if (push->sending_count + push->waiting_count == 0 && push->plan_try_count == 0)
+			push->life_us = now_us;
+		if (now_us - push->life_us > push->give_up_us)
+			return push_give_up(push, err);
+		if (now_us - push->life_us > 3 * SEC_US && push->last_err.code != ERR_NONE) {
+			snprintf(push->waiting_text, sizeof(push->waiting_text), "%s", push->last_err.text);
+			push->progress.waiting_for = push->waiting_text;
+		}
+		push_tick(push, "send", false);
+		fetch_step(push->fetch, push_send_wait_us(push, now_us));
+	}
+}
+
+static int push_pass(struct push *push, struct err *err)
+{
+	int r = push_make_buffers(push, err);
+	if (r < 0)
+		return r;
+	push->progress.bytes_done = push->progress.chunks_done = 0;
+	push_tick(push, "send", true);
+	r = push_read_begin(push, err);
+	if (r < 0)
+		return r;
+	push_plan_begin(push);
+	push_send_begin(push);
+	r = push_pass_run(push, err);
+	push_plan_end(push);
+	push_read_end(push);
+	push_send_end(push);
+	push_tell_notes(push);
+	push->progress.waiting_for = NULL;
+	if (r < 0)
+		return r;
+	uint64_t changed_count = atomic_load(&push->shared.changed_count);
+	if (changed_count > 0) {
+		err_set(err, ERR_SOURCE_CHANGED,
+			"%llu %s changed, vanished or could not be read while the folder was sent",
+			(unsigned long long)changed_count, changed_count == 1 ? "entry" : "entries");
+		err_hint(
+			err,
+			"when nothing writes to the folder any more, push again: what is stored and unchanged is kept");
+		return -(int)ERR_SOURCE_CHANGED;
+	}
+	return 0;
+}
+
+/* --- to the end --- */
+static int push_pause(struct push *push, int64_t pause_us, struct err *err)
+{
+	int64_t until_us = clock_mono_us() + pause_us;
+	for (int64_t now_us = clock_mono_us(); now_us < until_us; now_us = clock_mono_us()) {
+		if (push_is_interrupted(push))
+			return err_set(err, ERR_WAITING, "interrupted; the transfer goes on without this command");
+		fetch_step(push->fetch, min_i64(until_us - now_us, 100 * MSEC_US));
+		push_tick(push, push->progress.phase, false);
+	}
+	return 0;
+}
+
+static int push_await_merge(struct push *push, struct err *err)
+{
+	push_tick(push, "merge", true);
+	for (;;) {
+		if (push->state != PUSH_MERGING)
+			return 0;
+		push->progress.waiting_for = push->reason[0] != '\0' ? push->reason : NULL;
+		int r = push_pause(push, PUSH_POLL_US, err);
+		if (r < 0)
+			return r;
+		r = push_ask_transfer(push, "GET", "", "asking how the merge goes on", err);
+		if (r < 0)
+			return r;
+	}
+}
+
+/* After a pass that left nothing out: bind, complete, wait. 1: everything is done. 0: chunks are wanted again. */
+static int push_finish(struct push *push, struct err *err)
+{
+	push_tick(push, "merge", true);
+	int r = push_bind_digests(push, err);
+	if (r < 0)
+		return r;
+	r = push_ask_transfer(push, "POST", "/complete", "asking for the merge", err);
+	if (r == -ERR_INCOMPLETE) {
+		push->last_err = *err;
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	r = push_await_merge(push, err);
+	if (r < 0)
+		return r;
+	push->progress.waiting_for = NULL;
+	if (push->state == PUSH_COMPLETED)
+		return 1;
+	if (push->state == PUSH_FAILED)
+		return err_set(err, ERR_REFUSED, "the transfer failed: %s",
+			       push->reason[0] != '\0' ? push->reason : "no reason was given");
+	push->merge_return_count++;
+	if (push->merge_return_count >= PUSH_MERGE_RETURNS)
+		return err_set(err, ERR_INTEGRITY, "the merge gave chunks back %u times: %s", push->merge_return_count,
+			       push->reason);
+	if (push->options->notice != NULL)
+		push->options->notice(push->options->owner,
+				      push->reason[0] != '\0' ? push->reason : "the merge wants chunks again");
+	return 0;
+}
+
+static int push_passes(struct push *push, struct err *err)
+{
+	unsigned stuck_count = 0;
+	for (push->pass = 1;; push->pass++) {
+		int r = push_pass(push, err);
+		if (r < 0)
+			return r;
+		unsigned merge_return_count = push->merge_return_count;
+		if (push->dropped_count == 0 && !push->is_state_changed) {
+			r = push_finish(push, err);
+			if (r != 0)
+				return r < 0 ? r : 0;
+		} else {
+			r = push_ask_transfer(push, "GET", "", "asking for the transfer's state", err);
+			if (r < 0)
+				return r;
+			if (push->state == PUSH_FAILED)
+				return err_set(err, ERR_REFUSED, "the transfer failed: %s", push->reason);
+		}
+		bool has_moved = push->acked_count > 0 || push->merge_return_count != merge_return_count;
+		stuck_count = has_moved ? 0 : stuck_count + 1;
+		if (stuck_count >= PUSH_STUCK_PASSES) {
+			if (push->last_err.code == ERR_NONE)
+				err_set(&push->last_err, ERR_INCOMPLETE, "the scheduler still misses chunks");
+			return err_set(err, ERR_INCOMPLETE, "%u rounds brought no chunk further; last: %s", stuck_count,
+				       push->last_err.text);
+		}
+		r = push_pause(push, stuck_count > 0 ? SEC_US << (stuck_count - 1) : 100 * MSEC_US, err);
+		if (r < 0)
+			return r;
+	}
+}
+
+static int push_run(struct push *push, struct push_result *result, struct err *err)
+{
+	int r = push_name_source(push, result, err);
+	if (r < 0)
+		return r;
+	int size = snprintf(push->api_key_header, sizeof(push->api_key_header), "X-Api-Key: %s",
+			    push->options->api_key);
+	if (size >= (int)sizeof(push->api_key_header) || strpbrk(push->options->api_key, "\r\n") != NULL)
+		return err_set(err, ERR_USAGE, "the API key is too long or has a line break in it");
+	r = fetch_new(&push->fetch, err);
+	if (r < 0)
+		return r;
+	r = push_scan(push, result, err);
+	if (r < 0)
+		return r;
+	r = push_create(push, result, err);
+	if (r < 0 || push->options->is_dry_run)
+		return r;
+	return push_passes(push, err);
+}
+
+static void push_fill_result(struct push *push, int r, struct push_result *result, struct err *err)
+{
+	static const char *const names[] = { "uploading", "merging", "completed", "failed" };
+	bool is_created = push->transfer_id[0] != '\0';
+	memcpy(result->transfer_id, push->transfer_id, sizeof(result->transfer_id));
+	snprintf(result->state, sizeof(result->state), "%s",
+		 push->options->is_dry_run && r == 0 ? "planned"
+		 : is_created                        ? names[push->state]
+						     : "");
+	memcpy(result->final_path, push->final_path, sizeof(result->final_path));
+	result->chunks_sent = push->progress.chunks_sent;
+	result->retries = push->progress.retries;
+	result->failovers = push->progress.failovers;
+	result->changed_count = atomic_load(&push->shared.changed_count);
+	result->elapsed_us = clock_mono_us() - push->started_us;
+	if (r == 0)
+		return;
+	result->is_resumable = is_created && push->state != PUSH_FAILED && err->code != ERR_INTEGRITY &&
+			       err->code != ERR_BATCH_EXISTS;
+	if (result->is_resumable && err->hint[0] == '\0')
+		err_hint(err, "the same heng push again continues where this stopped");
+}
+
+static void push_fini(struct push *push)
+{
+	for (size_t i = 0; i < push->chunk_pool_count; i++) {
+		buf_fini(&push->chunks[i].call.answer);
+		free(push->chunks[i].data);
+	}
+	free(push->chunks);
+	free(push->shared.digested);
+	free(push->nodes);
+	free(push->source);
+	buf_fini(&push->shared.digests);
+	fetch_free(&push->fetch);
+	fs_close(&push->root_fd);
+	fs_close(&push->manifest_fd);
+	fs_close(&push->digests_fd);
+	pthread_cond_destroy(&push->shared.object_came);
+	pthread_cond_destroy(&push->shared.planned_came);
+	pthread_cond_destroy(&push->shared.buffer_came);
+	pthread_mutex_destroy(&push->shared.lock);
+	mem_wipe(push->api_key_header, sizeof(push->api_key_header));
+	mem_wipe(push->transfer_key, sizeof(push->transfer_key));
+	free(push);
+}
+
+int push_folder(const struct push_options *options, struct push_result *ret_result, struct err *err)
+{
+	*ret_result = (struct push_result){ 0 };
+	struct push *push = must_zalloc(1, sizeof(*push));
+	push->options = options;
+	push->started_us = clock_mono_us();
+	push->root_fd = push->manifest_fd = push->digests_fd = -1;
+	push->give_up_us = options->give_up_us > 0 ? options->give_up_us : PUSH_GIVE_UP_US;
+	push->parallel = options->parallel > 0 ? options->parallel : PUSH_PARALLEL;
+	if (push->parallel > PUSH_PARALLEL_MAX)
+		push->parallel = PUSH_PARALLEL_MAX;
+	push->nodes = must_zalloc(PUSH_NODES_MAX, sizeof(*push->nodes));
+	push->progress.phase = "scan";
+	rng_seed_kernel(&push->rng);
+	struct push_shared *shared = &push->shared;
+	shared->object_tail = &shared->object_head;
+	shared->note_tail = &shared->note_head;
+	shared->digests = BUF_INIT(4 * MIB);
+	pthread_mutex_init(&shared->lock, NULL);
+	pthread_cond_init(&shared->object_came, NULL);
+	pthread_cond_init(&shared->planned_came, NULL);
+	pthread_cond_init(&shared->buffer_came, NULL);
+	int r = push_run(push, ret_result, err);
+	if (r == 0)
+		push_tick(push, "done", true);
+	push_fill_result(push, r, ret_result, err);
+	push_fini(push);
+	return r;
+}

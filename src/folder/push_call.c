@@ -1,0 +1,273 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "folder/push_impl.h"
+
+#define PUSH_BACKOFF_BASE_US (100 * MSEC_US)
+#define PUSH_BACKOFF_MAX_US  (5 * SEC_US)
+#define PUSH_TICK_US         (100 * MSEC_US)
+#define PUSH_ANSWER_MAX      (4 * MIB)
+
+bool push_is_interrupted(const struct push *push)
+{
+	return push->options->is_interrupted != NULL && *push->options->is_interrupted;
+}
+
+int64_t push_backoff_us(struct push *push, unsigned try_count)
+{
+	int64_t ceiling_us = PUSH_BACKOFF_MAX_US;
+	if (try_count < 6)
+		ceiling_us = min_i64(ceiling_us, PUSH_BACKOFF_BASE_US << (try_count > 0 ? try_count - 1 : 0));
+	/* Full jitter (never quite nothing): many clients that failed together do not come back together. */
+	return 5 * MSEC_US + (int64_t)rng_below(&push->rng, (uint64_t)ceiling_us);
+}
+
+/* Fills the shares: the nodes that took most, in the table's order. */
+static void push_count_shares(struct push *push)
+{
+	struct push_progress *progress = &push->progress;
+	progress->share_count = 0;
+	for (size_t i = 0; i < push->node_count && progress->share_count < COUNT_OF(progress->shares); i++) {
+		const struct push_node *node = &push->nodes[i];
+		if (node->chunk_count == 0)
+			continue;
+		struct push_node_share *share = &progress->shares[progress->share_count++];
+		snprintf(share->id, sizeof(share->id), "%s", node->id);
+		share->bytes = node->bytes;
+		share->chunk_count = node->chunk_count;
+	}
+}
+
+void push_tick(struct push *push, const char *phase, bool is_now)
+{
+	int64_t now_us = clock_mono_us();
+	if (push->options->progress == NULL || (!is_now && now_us - push->progress_told_us < PUSH_TICK_US))
+		return;
+	push->progress_told_us = now_us;
+	push->progress.phase = phase;
+	push->progress.elapsed_us = now_us - push->started_us;
+	/* Files read again in a later pass count once. */
+	uint64_t files_done = atomic_load(&push->shared.files_done);
+	push->progress.files_done = files_done < push->progress.files_total ? files_done : push->progress.files_total;
+	push_count_shares(push);
+	push->options->progress(push->options->owner, &push->progress);
+}
+
+/* --- JSON --- */
+const char *push_json_text(const json_t *root, const char *name)
+{
+	const char *text = json_string_value(json_object_get(root, name));
+	return text != NULL ? text : "";
+}
+
+uint64_t push_json_u64(const json_t *root, const char *name)
+{
+	json_int_t value = json_integer_value(json_object_get(root, name));
+	return value > 0 ? (uint64_t)value : 0;
+}
+
+bool push_json_bool(const json_t *root, const char *name) { return json_is_true(json_object_get(root, name)); }
+
+void push_take_time(struct push *push, int64_t server_time_us)
+{
+	if (server_time_us > 0)
+		push->clock_offset_us = server_time_us - clock_wall_us();
+}
+
+int push_node_index(struct push *push, struct str id, uint16_t *ret_index, struct err *err)
+{
+	for (size_t i = 0; i < push->node_count; i++) {
+		if (str_eq_c(id, push->nodes[i].id)) {
+			*ret_index = (uint16_t)i;
+			return 0;
+		}
+	}
+	if (push->node_count == PUSH_NODES_MAX || id.size == 0)
+		return err_set(err, ERR_PEER, "the scheduler names more than %d nodes, or one without a name",
+			       PUSH_NODES_MAX);
+	struct push_node *node = &push->nodes[push->node_count];
+	memset(node, 0, sizeof(*node));
+	if (!str_copy(id, node->id, sizeof(node->id)))
+		return err_set(err, ERR_PEER, "the scheduler names a node whose id is too long");
+	push->is_nodes_wanted = true;
+	*ret_index = (uint16_t)push->node_count++;
+	return 0;
+}
+
+/* An address goes into a URL: nothing but a host and a port may be in it. */
+static bool push_addr_is_valid(const char *addr)
+{
+	size_t size = strlen(addr);
+	return size > 0 && size < PUSH_ADDR_SIZE &&
+	       strspn(addr, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-_:[]%") == size;
+}
+
+int push_take_nodes(struct push *push, const json_t *root, struct err *err)
+{
+	const json_t *list = json_object_get(root, "nodes");
+	size_t i;
+	const json_t *item;
+	json_array_foreach(list, i, item)
+	{
+		const char *addr = push_json_text(item, "addr");
+		uint16_t index;
+		int r = push_node_index(push, str_from(push_json_text(item, "id")), &index, err);
+		if (r < 0)
+			return r;
+		struct push_node *node = &push->nodes[index];
+		if (!push_addr_is_valid(addr) || strcmp(node->addr, addr) == 0)
+			continue;
+		/* A node that came back elsewhere is tried at once. */
+		snprintf(node->addr, sizeof(node->addr), "%s", addr);
+		node->connect_failure_count = 0;
+		node->down_until_us = 0;
+	}
+	push->is_nodes_wanted = false;
+	return 0;
+}
+
+static bool push_state_from_name(const char *name, enum push_state *ret_state)
+{
+	static const struct {
+		const char *name;
+		enum push_state state;
+	} rows[] = {
+		{ "created", PUSH_UPLOADING }, { "distributing", PUSH_UPLOADING }, { "uploading", PUSH_UPLOADING },
+		{ "merging", PUSH_MERGING },   { "completed", PUSH_COMPLETED },    { "failed", PUSH_FAILED },
+	};
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		if (strcmp(rows[i].name, name) == 0) {
+			*ret_state = rows[i].state;
+			return true;
+		}
+	}
+	return false;
+}
+
+int push_take_transfer(struct push *push, const json_t *root, struct err *err)
+{
+	const char *id = push_json_text(root, "transfer_id"), *key = push_json_text(root, "transfer_key");
+	if (id[0] != '\0' && !ulid_is_valid(id, strlen(id)))
+		return err_set(err, ERR_PEER, "the scheduler's answer has no proper transfer id");
+	if (!push_state_from_name(push_json_text(root, "state"), &push->state) && !push->options->is_dry_run)
+		return err_set(err, ERR_PEER, "the scheduler's answer has no state of the transfer that is known here");
+	if (key[0] != '\0' && !hex_decode(str_from(key), push->transfer_key, sizeof(push->transfer_key)))
+		return err_set(err, ERR_PEER, "the scheduler's answer has no proper transfer key");
+	snprintf(push->transfer_id, sizeof(push->transfer_id), "%s", id);
+	snprintf(push->reason, sizeof(push->reason), "%s", push_json_text(root, "reason"));
+	const char *final_path = push_json_text(root, "final");
+	if (final_path[0] != '\0')
+		snprintf(push->final_path, sizeof(push->final_path), "%s", final_path);
+	push->chunk_bytes = push_json_u64(root, "chunk_bytes");
+	push->object_count = push_json_u64(root, "objects");
+	push->chunk_count = push_json_u64(root, "chunks");
+	return push_take_nodes(push, root, err);
+}
+
+/* --- calls --- */
+static void push_ask_done(struct fetch *fetch, struct fetch_call *call)
+{
+	(void)fetch;
+	*(bool *)call->owner = true;
+}
+
+static int push_ask_once(struct push *push, const struct push_ask *ask, struct fetch_call *call, struct err *err)
+{
+	bool is_done = false;
+	*call = FETCH_CALL_INIT;
+	call->answer.limit = PUSH_ANSWER_MAX;
+	call->method = ask->method;
+	call->url = ask->url;
+	call->headers[0] = push->api_key_header;
+	call->headers[1] = ask->header;
+	call->body = ask->body;
+	if (ask->body_fd >= 0) {
+		call->body_fd = ask->body_fd;
+		call->body_fd_offset = ask->body_offset;
+		call->body_fd_size = ask->body_size;
+	}
+	call->stall_timeout_us = ask->stall_us;
+	call->done = push_ask_done;
+	call->owner = &is_done;
+	fetch_start(push->fetch, call);
+	while (!is_done) {
+		fetch_step(push->fetch, PUSH_TICK_US);
+		push_tick(push, push->progress.phase, false);
+		if (!is_done && push_is_interrupted(push)) {
+			fetch_cancel(push->fetch, call);
+			return err_set(err, ERR_WAITING, "interrupted while %s", ask->what);
+		}
+	}
+	if (call->err.code != ERR_NONE) {
+		*err = call->err;
+		return -(int)err->code;
+	}
+	if (call->status < 200 || call->status > 299)
+		return err_set(err, ERR_PEER, "the scheduler answered with HTTP status %d", call->status);
+	return 0;
+}
+
+/* Which failures of a control call may pass by themselves. The others are for people. */
+static bool push_ask_may_repeat(enum err_code code)
+{
+	return err_retry(code) == ERR_RETRY_SAME && code != ERR_NO_SPACE && code != ERR_INCOMPLETE &&
+	       code != ERR_WAITING;
+}
+
+static int push_ask_wait(struct push *push, int64_t wait_us, const struct push_ask *ask, struct err *err)
+{
+	int64_t until_us = clock_mono_us() + wait_us;
+	for (int64_t now_us = clock_mono_us(); now_us < until_us; now_us = clock_mono_us()) {
+		if (push_is_interrupted(push))
+			return err_set(err, ERR_WAITING, "interrupted while %s", ask->what);
+		fetch_step(push->fetch, min_i64(until_us - now_us, PUSH_TICK_US));
+		push_tick(push, push->progress.phase, false);
+	}
+	return 0;
+}
+
+int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, struct err *err)
+{
+	int64_t start_us = clock_mono_us();
+	struct fetch_call call;
+	*ret_root = NULL;
+	for (unsigned try_count = 1;; try_count++) {
+		int r = push_ask_once(push, ask, &call, err);
+		if (r == 0)
+			break;
+		int64_t retry_after_us = call.retry_after_us;
+		buf_fini(&call.answer);
+		if (!push_ask_may_repeat(err->code))
+			return err->code == ERR_WAITING ? r : err_wrap(err, "%s", ask->what);
+		if (clock_mono_us() - start_us >= push->give_up_us) {
+			err_hint(err,
+				 "is the scheduler at %s running? the same push again continues where this stopped",
+				 push->options->url);
+			return err_wrap(err, "%s (tried %u times)", ask->what, try_count);
+		}
+		snprintf(push->waiting_text, sizeof(push->waiting_text), "%s: %s", ask->what, err->text);
+		push->progress.waiting_for = push->waiting_text;
+		if (try_count == 1 && push->options->notice != NULL)
+			push->options->notice(push->options->owner, push->waiting_text);
+		int64_t wait_us = max_i64(push_backoff_us(push, try_count),
+					  min_i64(retry_after_us, PUSH_BACKOFF_MAX_US));
+		r = push_ask_wait(push, wait_us, ask, err);
+		if (r < 0)
+			return r;
+	}
+	push->progress.waiting_for = NULL;
+	json_error_t fault;
+	json_t *root = json_loadb(call.answer.data != NULL ? call.answer.data : "", call.answer.size, 0, &fault);
+	buf_fini(&call.answer);
+	if (!json_is_object(root)) {
+		json_decref(root);
+		return err_set(err, ERR_PEER, "%s: the scheduler's answer is not a JSON object: %s", ask->what,
+			       fault.text);
+	}
+	push_take_time(push, (int64_t)push_json_u64(root, "server_time_us"));
+	*ret_root = root;
+	return 0;
+}

@@ -1,0 +1,250 @@
+/* Inside the push: one pushing thread that talks (push.c, push_call.c, push_plan.c, push_send.c) and a few reader threads that open, check,
+ * read and hash files (push_read.c). They meet at struct push_shared only. */
+#ifndef HENG_FOLDER_PUSH_IMPL_H
+#define HENG_FOLDER_PUSH_IMPL_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "folder/push.h"
+#include "sys/fetch.h"
+#include "wire/manifest.h"
+#include "wire/ticket.h"
+
+#define PUSH_CANDIDATES_MAX 5
+#define PUSH_NODES_MAX      4096
+#define PUSH_NODE_ID_SIZE   65
+#define PUSH_ADDR_SIZE      64
+#define PUSH_READERS        2
+#define PUSH_BUFFERS_BYTES  (96 * MIB)
+#define PUSH_PLAN_PAGE      2000
+/* Planned chunks waiting for a reader below which the next page is asked for. */
+#define PUSH_PLAN_LOW        1000
+#define PUSH_TRIES_MAX       10
+#define PUSH_TRIES_SAME_NODE 3
+
+/* What a transfer's state means to the client. */
+enum push_state { PUSH_UPLOADING, PUSH_MERGING, PUSH_COMPLETED, PUSH_FAILED };
+
+/* --- the manifest file, read again in step with the plan --- */
+struct push_lines {
+	int fd;
+	uint64_t seq;    /* of the next entry */
+	int64_t offset;  /* in the file, of data[0] */
+	size_t at, size; /* data[at..size) is not used yet */
+	bool is_head_read;
+	char *data;
+	char path[MANIFEST_PATH_MAX + 1];
+};
+void push_lines_init(struct push_lines *lines, int fd);
+/* Goes on at a place that push_lines_place gave. */
+void push_lines_init_at(struct push_lines *lines, int fd, int64_t offset, uint64_t seq);
+void push_lines_fini(struct push_lines *lines);
+int64_t push_lines_place(const struct push_lines *lines); /* the offset of the next entry */
+/* Skips to the entry `seq`; ERR_PEER when there is none: the plan speaks of what was never sent. */
+int push_lines_skip(struct push_lines *lines, uint64_t seq, struct err *err);
+/* 1: an entry (path is NUL-terminated; valid until the next call), 0: the end. A link's target is not given. */
+int push_lines_next(struct push_lines *lines, struct manifest_entry *ret_entry, struct err *err);
+
+/* --- what the planner hands to the readers --- */
+struct push_planned {
+	struct push_planned *next;
+	uint64_t chunk_index, size_bytes;
+	bool is_stored;
+	bool is_suspect; /* was stored once and did not hold: its file is hashed again */
+	char digest[DIGEST_HEX_SIZE];
+	uint16_t nodes[PUSH_CANDIDATES_MAX]; /* indexes into the node table */
+	unsigned node_count;
+};
+/* An object to read; its planned chunks come page by page. file_id 0: no object, only the entries at the end of the manifest. */
+struct push_object {
+	struct push_object *next;
+	uint64_t file_id, size_bytes, chunk_count;
+	uint64_t gap_seq, first_seq, last_seq; /* entries from gap_seq to first_seq have no bytes in any object */
+	int64_t gap_offset;                    /* of gap_seq's line in the manifest */
+	bool is_pack;
+	char ticket[TICKET_TEXT_SIZE]; /* this, and the next line, by the lock */
+	struct push_planned *head, **tail;
+	uint64_t given_count; /* planned so far; pushing thread */
+};
+
+/* --- a chunk on its way: a buffer of the pool with everything about what is in it --- */
+enum push_chunk_phase { CHUNK_IS_READY, CHUNK_IS_WAITING, CHUNK_IS_SENDING, CHUNK_IS_ASKING };
+struct push_chunk {
+	struct push *push;
+	struct push_chunk *next;
+	char *data;
+	uint64_t file_id, chunk_index, size_bytes;
+	char digest[DIGEST_HEX_SIZE];
+	char ticket[TICKET_TEXT_SIZE];
+	uint16_t nodes[PUSH_CANDIDATES_MAX];
+	unsigned node_count, node_at; /* node_at: the candidate whose turn it is */
+	/* The pushing thread's own. */
+	enum push_chunk_phase phase;
+	bool is_done; /* the call has come back */
+	unsigned try_count, try_here_count, conflict_count;
+	int64_t due_us;
+	int64_t seen_bytes; /* of the call's bytes_sent, for the sign of life */
+	uint16_t sent_to;
+	struct fetch_call call;
+	char url[512], token_header[TICKET_TOKEN_SIZE + 32], digest_header[DIGEST_HEX_SIZE + 32], size_header[64];
+};
+struct push_chunks {
+	struct push_chunk *head, **tail;
+};
+void push_chunks_init(struct push_chunks *list);
+void push_chunks_add(struct push_chunks *list, struct push_chunk *chunk);
+struct push_chunk *push_chunks_take(struct push_chunks *list); /* NULL when empty */
+
+struct push_note {
+	struct push_note *next;
+	struct str path; /* in text */
+	char reason[256];
+	char text[];
+};
+
+/* Between the pushing thread and the readers; `lock` protects every field but the atomics. */
+struct push_shared {
+	pthread_mutex_t lock;
+	pthread_cond_t object_came, planned_came, buffer_came;
+	struct push_object *object_head, **object_tail;
+	uint64_t object_count;  /* queued or being read */
+	uint64_t planned_count; /* given to objects, not taken yet */
+	struct push_chunks free, ready;
+	struct push_note *note_head, **note_tail;
+	bool is_stopping;
+	struct err fatal;     /* of a reader */
+	struct buf digests;   /* lines not yet written to the digests file */
+	int64_t digests_size; /* of the file */
+	uint8_t *digested;    /* a bit per file_id: its files' digests are in the digests file */
+	bool is_tail_digested;
+	atomic_uint_fast64_t files_done;
+	atomic_uint_fast64_t changed_count;
+};
+
+struct push_node {
+	char id[PUSH_NODE_ID_SIZE];
+	char addr[PUSH_ADDR_SIZE];      /* "" when not known */
+	unsigned connect_failure_count; /* in a row */
+	int64_t down_until_us;
+	int64_t noticed_us;
+	uint64_t bytes, chunk_count;
+};
+
+struct push {
+	const struct push_options *options;
+	struct fetch *fetch;
+	struct rng rng;
+	int root_fd, manifest_fd, digests_fd;
+	struct walk_result walk;
+	char api_key_header[512];
+	char *source; /* host:/path, percent-encoded */
+	int64_t started_us, give_up_us;
+
+	/* The transfer, from the scheduler's answers. */
+	char transfer_id[ULID_SIZE];
+	enum push_state state;
+	char reason[512], final_path[4608];
+	uint8_t transfer_key[TICKET_KEY_SIZE];
+	uint64_t chunk_bytes, object_count, chunk_count;
+	int64_t clock_offset_us; /* server's wall clock less ours */
+	struct push_node *nodes;
+	size_t node_count;
+
+	/* One pass over the plan. */
+	unsigned pass;               /* 1.. */
+	unsigned merge_return_count; /* how often a merge gave chunks back */
+	struct push_shared shared;
+	pthread_t readers[PUSH_READERS];
+	unsigned reader_count;
+	struct push_chunk *chunks;
+	size_t chunk_pool_count;
+	unsigned parallel;
+
+	struct push_lines plan_lines;
+	struct fetch_call plan_call;
+	char plan_url[256];
+	bool is_plan_running, is_plan_done, is_plan_finished; /* done: the call came back; finished: no more pages */
+	int64_t plan_due_us;
+	unsigned plan_try_count;
+	uint64_t plan_after_file, plan_after_chunk, plan_next_seq;
+	struct push_object *plan_object; /* whose chunks are not all given yet */
+
+	struct fetch_call nodes_call;
+	char nodes_url[256];
+	bool is_nodes_running, is_nodes_done, is_nodes_wanted;
+	int64_t nodes_asked_us;
+
+	struct push_chunks waiting; /* ready or waiting for their time */
+	struct push_chunks sending; /* calls under way, sending or asking */
+	unsigned sending_count, waiting_count;
+	uint64_t dropped_count; /* chunks whose tries are used up in this pass */
+	uint64_t acked_count;   /* in this pass */
+	int64_t life_us;        /* the last sign of progress */
+	bool is_state_changed;  /* a node said that the transfer is not being uploaded any more */
+	struct err last_err;    /* of the last failed attempt, for people */
+
+	struct push_progress progress;
+	int64_t progress_told_us;
+	char waiting_text[800];
+};
+
+/* push_call.c: control calls, retried while the scheduler is away. */
+struct push_ask {
+	const char *method, *what; /* what: for people: "asking for the plan" */
+	const char *url;           /* whole */
+	struct str body;
+	int body_fd; /* -1: none */
+	int64_t body_offset, body_size;
+	const char *header; /* one more, or NULL */
+	int64_t stall_us;
+};
+/* The answer's JSON object (caller decrefs), server time taken. Retries what may be retried until give_up_us. */
+int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, struct err *err);
+void push_tick(struct push *push, const char *phase, bool is_now);
+bool push_is_interrupted(const struct push *push);
+int64_t push_backoff_us(struct push *push, unsigned try_count);   /* full jitter, 100 ms doubling to 5 s */
+const char *push_json_text(const json_t *root, const char *name); /* "" when absent */
+uint64_t push_json_u64(const json_t *root, const char *name);
+bool push_json_bool(const json_t *root, const char *name);
+void push_take_time(struct push *push, int64_t server_time_us);
+int push_take_nodes(struct push *push, const json_t *root, struct err *err);                 /* root has "nodes" */
+int push_node_index(struct push *push, struct str id, uint16_t *ret_index, struct err *err); /* adds unknown ones */
+int push_take_transfer(struct push *push, const json_t *root, struct err *err);
+
+/* push_plan.c */
+void push_plan_begin(struct push *push);
+int push_plan_step(struct push *push, int64_t now_us, struct err *err); /* asks, parses, hands over */
+void push_plan_end(struct push *push);
+/* One page, or the answer to a question about one chunk. on_object and on_chunk as the lines come; pure, so that tests can feed it. */
+struct push_plan_line {
+	bool is_object;
+	uint64_t file_id;
+	/* O */
+	bool is_pack;
+	uint64_t first_seq, last_seq, object_bytes, chunk_count;
+	struct str ticket;
+	/* C */
+	uint64_t chunk_index, chunk_bytes;
+	struct str state, digest;
+	struct str nodes[PUSH_CANDIDATES_MAX];
+	unsigned node_count;
+};
+int push_plan_parse(struct str page, int (*on_line)(void *owner, const struct push_plan_line *line, struct err *err),
+		    void *owner, bool *ret_more, int64_t *ret_server_time_us, struct err *err);
+
+/* push_send.c */
+void push_send_begin(struct push *push);
+int push_send_step(struct push *push, int64_t now_us, struct err *err);
+int64_t push_send_wait_us(const struct push *push, int64_t now_us); /* until something is due, at most 100 ms */
+void push_send_end(struct push *push);
+
+/* push_read.c */
+int push_read_begin(struct push *push, struct err *err);
+void push_read_object(struct push *push, struct push_object *object); /* queues it; the readers free it */
+void push_read_planned(struct push *push, struct push_object *object, struct push_planned *planned);
+void push_read_end(struct push *push); /* stops and joins */
+int push_digests_flush(struct push *push, struct err *err);
+
+#endif

@@ -1,0 +1,575 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "folder/push_impl.h"
+
+#define SEND_SIGNATURE_LIFE_US (120 * SEC_US)
+#define SEND_STALL_US          (15 * SEC_US)
+#define SEND_DOWN_US           (5 * SEC_US)
+#define SEND_DOWN_FAILURES     3
+#define SEND_NODES_EVERY_US    (1 * SEC_US)
+#define SEND_NOTICE_EVERY_US   (1 * SEC_US)
+#define SEND_STEP_MAX_US       (100 * MSEC_US)
+/* As an index: "after the last chunk of that file". */
+#define SEND_LAST_INDEX ((unsigned long long)INT64_MAX)
+
+void push_chunks_init(struct push_chunks *list) { *list = (struct push_chunks){ .head = NULL, .tail = NULL }; }
+
+/* tail is NULL while the list is empty, so that a list may be copied or moved as a whole. */
+void push_chunks_add(struct push_chunks *list, struct push_chunk *chunk)
+{
+	chunk->next = NULL;
+	if (list->tail == NULL)
+		list->head = chunk;
+	else
+		*list->tail = chunk;
+	list->tail = &chunk->next;
+}
+
+struct push_chunk *push_chunks_take(struct push_chunks *list)
+{
+	struct push_chunk *chunk = list->head;
+	if (chunk == NULL)
+		return NULL;
+	list->head = chunk->next;
+	if (list->head == NULL)
+		list->tail = NULL;
+	return chunk;
+}
+
+static struct push_node *send_node(struct push *push, const struct push_chunk *chunk)
+{
+	return &push->nodes[chunk->nodes[chunk->node_at]];
+}
+
+PRINTF(3, 4) static void send_notice(struct push *push, struct push_node *node, const char *fmt, ...)
+{
+	int64_t now_us = clock_mono_us();
+	if (push->options->notice == NULL ||
+	    (node != NULL && node->noticed_us != 0 && now_us - node->noticed_us < SEND_NOTICE_EVERY_US))
+		return;
+	if (node != NULL)
+		node->noticed_us = now_us;
+	char line[1024];
+	va_list args;
+	va_start(args, fmt);
+	vsnprintf(line, sizeof(line), fmt, args);
+	va_end(args);
+	push->options->notice(push->options->owner, line);
+}
+
+/* --- what becomes of a chunk --- */
+static void send_release(struct push *push, struct push_chunk *chunk)
+{
+	buf_fini(&chunk->call.answer);
+	pthread_mutex_lock(&push->shared.lock);
+	push_chunks_add(&push->shared.free, chunk);
+	pthread_cond_signal(&push->shared.buffer_came);
+	pthread_mutex_unlock(&push->shared.lock);
+}
+
+static void send_wait(struct push *push, struct push_chunk *chunk, int64_t due_us)
+{
+	buf_fini(&chunk->call.answer);
+	chunk->phase = CHUNK_IS_WAITING;
+	chunk->due_us = due_us;
+	push_chunks_add(&push->waiting, chunk);
+	push->waiting_count++;
+}
+
+static void send_acknowledged(struct push *push, struct push_chunk *chunk, bool is_repeat, int64_t now_us)
+{
+	struct push_node *node = &push->nodes[chunk->sent_to];
+	node->connect_failure_count = 0;
+	node->down_until_us = 0;
+	node->bytes += chunk->size_bytes;
+	node->chunk_count++;
+	push->progress.chunks_done++;
+	push->progress.bytes_done += chunk->size_bytes;
+	push->progress.chunks_sent += !is_repeat;
+	push->progress.waiting_for = NULL;
+	push->acked_count++;
+	push->life_us = now_us;
+	send_release(push, chunk);
+}
+
+/* This candidate will not do: the next one, at once; after a whole round only after a pause. */
+static int64_t send_next_candidate(struct push *push, struct push_chunk *chunk, int64_t now_us)
+{
+	const char *from = send_node(push, chunk)->id;
+	chunk->try_here_count = 0;
+	chunk->node_at = (chunk->node_at + 1) % chunk->node_count;
+	if (chunk->node_count > 1)
+		push->progress.failovers++;
+	if (chunk->node_at != 0 && chunk->node_count > 1) {
+		send_notice(push, &push->nodes[chunk->nodes[chunk->node_at - 1]],
+			    "chunk %llu/%llu goes to %s instead of %s: %s", (unsigned long long)chunk->file_id,
+			    (unsigned long long)chunk->chunk_index, send_node(push, chunk)->id, from,
+			    push->last_err.text);
+		return now_us;
+	}
+	return now_us + push_backoff_us(push, chunk->try_count);
+}
+
+static void send_note_connect_failure(struct push *push, struct push_node *node, bool is_stalled, int64_t now_us)
+{
+	node->connect_failure_count += is_stalled ? SEND_DOWN_FAILURES : 1;
+	push->is_nodes_wanted = true;
+	if (node->connect_failure_count >= SEND_DOWN_FAILURES && node->down_until_us <= now_us) {
+		node->down_until_us = now_us + SEND_DOWN_US;
+		send_notice(push, node, "node %s at %s does not answer; its chunks go elsewhere for a while", node->id,
+			    node->addr);
+	}
+}
+
+/* --- asking again about one chunk: a fresh ticket, its state, its candidates --- */
+static void send_called(struct fetch *fetch, struct fetch_call *call)
+{
+	(void)fetch;
+	struct push_chunk *chunk = call->owner;
+	chunk->is_done = true;
+}
+
+static void send_under_way(struct push *push, struct push_chunk *chunk, enum push_chunk_phase phase)
+{
+	chunk->phase = phase;
+	chunk->is_done = false;
+	chunk->seen_bytes = 0;
+	chunk->call.done = send_called;
+	chunk->call.owner = chunk;
+	push_chunks_add(&push->sending, chunk);
+	push->sending_count++;
+	fetch_start(push->fetch, &chunk->call);
+}
+
+static void send_ask(struct push *push, struct push_chunk *chunk)
+{
+	unsigned long long after_file = chunk->chunk_index > 0 ? chunk->file_id : chunk->file_id - 1;
+	unsigned long long after_chunk = chunk->chunk_index > 0 ? chunk->chunk_index - 1 : SEND_LAST_INDEX;
+	snprintf(chunk->url, sizeof(chunk->url), "%s/api/v1/transfers/%s/plan?after_file=%llu&after_chunk=%llu&limit=1",
+		 push->options->url, push->transfer_id, after_file, after_file == 0 ? 0 : after_chunk);
+	buf_fini(&chunk->call.answer);
+	chunk->call = FETCH_CALL_INIT;
+	chunk->call.url = chunk->url;
+	chunk->call.headers[0] = push->api_key_header;
+	send_under_way(push, chunk, CHUNK_IS_ASKING);
+}
+
+struct send_answer {
+	struct push *push;
+	struct push_chunk *chunk;
+	bool is_found, is_stored;
+	char digest[DIGEST_HEX_SIZE];
+};
+
+static int send_answer_line(void *owner, const struct push_plan_line *line, struct err *err)
+{
+	struct send_answer *answer = owner;
+	struct push_chunk *chunk = answer->chunk;
+	if (line->file_id != chunk->file_id)
+		return err_set(err, ERR_PEER, "the scheduler answered about another chunk than it was asked");
+	if (line->is_object) {
+		if (!str_copy(line->ticket, chunk->ticket, sizeof(chunk->ticket)))
+			return err_set(err, ERR_PEER, "the scheduler's plan has a ticket with a NUL");
+		return 0;
+	}
+	if (line->chunk_index != chunk->chunk_index || line->chunk_bytes != chunk->size_bytes)
+		return err_set(err, ERR_PEER, "the scheduler answered about another chunk than it was asked");
+	answer->is_found = true;
+	answer->is_stored = str_eq_c(line->state, "stored") || str_eq_c(line->state, "merged");
+	if (answer->is_stored && !str_copy(line->digest, answer->digest, sizeof(answer->digest)))
+		return err_set(err, ERR_PEER, "the scheduler's plan has a stored chunk without a digest");
+	chunk->node_count = 0;
+	for (unsigned i = 0; i < line->node_count; i++) {
+		int r = push_node_index(answer->push, line->nodes[i], &chunk->nodes[chunk->node_count++], err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int send_asked(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err)
+{
+	if (chunk->call.err.code != ERR_NONE) {
+		push->last_err = chunk->call.err;
+		if (err_retry(chunk->call.err.code) != ERR_RETRY_SAME) {
+			*err = chunk->call.err;
+			return err_wrap(err, "asking the scheduler about a chunk");
+		}
+		/* As in an attempt: the chunk is tried again with the ticket it has, and asked about again if that is refused. */
+		send_wait(push, chunk,
+			  now_us + max_i64(push_backoff_us(push, chunk->try_count), chunk->call.retry_after_us));
+		return 0;
+	}
+	struct send_answer answer = { .push = push, .chunk = chunk };
+	bool has_more;
+	int64_t server_time_us = 0;
+	int r = push_plan_parse(buf_str(&chunk->call.answer), send_answer_line, &answer, &has_more, &server_time_us,
+				err);
+	if (r < 0)
+		return r;
+	if (!answer.is_found)
+		return err_set(err, ERR_PEER, "the scheduler does not know chunk %llu/%llu any more",
+			       (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
+	push_take_time(push, server_time_us);
+	bool is_same = strcmp(answer.digest, chunk->digest) == 0;
+	if (answer.is_stored && is_same) {
+		/* An earlier attempt got through and only its answer was lost. */
+		push->life_us = now_us;
+		push->acked_count++;
+		push->progress.chunks_done++;
+		push->progress.bytes_done += chunk->size_bytes;
+		send_release(push, chunk);
+		return 0;
+	}
+	if (answer.is_stored)
+		return err_set(err, ERR_SOURCE_CHANGED,
+			       "chunk %llu/%llu is stored with other content than the folder has now",
+			       (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
+	if (chunk->conflict_count > 0 && chunk->conflict_count >= chunk->node_count)
+		return err_set(err, ERR_SOURCE_CHANGED,
+			       "every node holds other content for chunk %llu/%llu than the folder has now",
+			       (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
+	/* A node that holds other content of this chunk from before is no place for it: the candidates after it are. */
+	chunk->node_at = chunk->node_count > 0 ? chunk->conflict_count % chunk->node_count : 0;
+	chunk->try_here_count = 0;
+	send_wait(push, chunk, now_us);
+	return 0;
+}
+
+/* --- an attempt --- */
+enum send_fate { SEND_FATAL, SEND_SAME, SEND_OTHER, SEND_ASK, SEND_ASK_CONFLICT, SEND_OVER };
+
+/* What to do about an answer. Rows stand here for codes whose retry class alone does not say it. */
+static enum send_fate send_fate(enum err_code code)
+{
+	static const struct {
+		enum err_code code;
+		enum send_fate fate;
+	} rows[] = {
+		{ ERR_TICKET_EXPIRED, SEND_ASK },  { ERR_CLOCK_SKEW, SEND_ASK },
+		{ ERR_TICKET_BAD, SEND_ASK },      { ERR_DIGEST_CONFLICT, SEND_ASK_CONFLICT },
+		{ ERR_MERGING, SEND_OVER },        { ERR_STATE, SEND_OVER },
+		{ ERR_NONCE_REPLAYED, SEND_SAME }, /* the network repeated the request: a new attempt has a new nonce */
+		{ ERR_TIMEOUT, SEND_OTHER },       /* the node hangs: waiting for it again would take as long */
+		{ ERR_SYSTEM, SEND_OTHER },        { ERR_INTERNAL, SEND_OTHER },
+	};
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		if (rows[i].code == code)
+			return rows[i].fate;
+	}
+	switch (err_retry(code)) {
+	case ERR_RETRY_SAME:
+		return SEND_SAME;
+	case ERR_RETRY_OTHER:
+		return SEND_OTHER;
+	case ERR_RETRY_NO:
+		break;
+	}
+	return SEND_FATAL;
+}
+
+static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err)
+{
+	enum err_code code = chunk->call.err.code;
+	struct push_node *node = &push->nodes[chunk->sent_to];
+	int64_t retry_after_us = min_i64(chunk->call.retry_after_us, 5 * SEC_US);
+	enum send_fate fate = send_fate(code);
+	push->last_err = chunk->call.err;
+	err_wrap(&push->last_err, "node %s", node->id);
+	if (fate == SEND_FATAL) {
+		*err = push->last_err;
+		return err_wrap(err, "sending chunk %llu/%llu", (unsigned long long)chunk->file_id,
+				(unsigned long long)chunk->chunk_index);
+	}
+	if (fate == SEND_OVER) {
+		push->is_state_changed = true;
+		send_release(push, chunk);
+		return 0;
+	}
+	if (code == ERR_CONNECT || code == ERR_TIMEOUT)
+		send_note_connect_failure(push, node, code == ERR_TIMEOUT, now_us);
+	if (chunk->try_count >= PUSH_TRIES_MAX) {
+		send_notice(push, NULL, "chunk %llu/%llu is put off after %u tries: %s",
+			    (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index,
+			    chunk->try_count, push->last_err.text);
+		push->dropped_count++;
+		send_release(push, chunk);
+		return 0;
+	}
+	push->progress.retries++;
+	if (fate == SEND_ASK || fate == SEND_ASK_CONFLICT) {
+		chunk->conflict_count += fate == SEND_ASK_CONFLICT;
+		send_ask(push, chunk);
+		return 0;
+	}
+	if (fate == SEND_OTHER || chunk->try_here_count >= PUSH_TRIES_SAME_NODE) {
+		send_wait(push, chunk, send_next_candidate(push, chunk, now_us));
+		return 0;
+	}
+	send_notice(push, node, "chunk %llu/%llu is sent to %s again: %s", (unsigned long long)chunk->file_id,
+		    (unsigned long long)chunk->chunk_index, node->id, push->last_err.text);
+	send_wait(push, chunk, now_us + max_i64(push_backoff_us(push, chunk->try_here_count), retry_after_us));
+	return 0;
+}
+
+static int send_returned(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err)
+{
+	if (chunk->phase == CHUNK_IS_ASKING)
+		return send_asked(push, chunk, now_us, err);
+	if (chunk->call.err.code == ERR_NONE && chunk->call.status == 200) {
+		json_error_t fault;
+		json_t *root = json_loadb(chunk->call.answer.data != NULL ? chunk->call.answer.data : "",
+					  chunk->call.answer.size, 0, &fault);
+		bool is_stored = strcmp(push_json_text(root, "state"), "stored") == 0;
+		bool is_repeat = push_json_bool(root, "is_repeat");
+		json_decref(root);
+		if (is_stored) {
+			send_acknowledged(push, chunk, is_repeat, now_us);
+			return 0;
+		}
+	}
+	if (chunk->call.err.code == ERR_NONE)
+		err_set(&chunk->call.err, ERR_PEER, "HTTP status %d without the word that the chunk is stored",
+			chunk->call.status);
+	return send_failed(push, chunk, now_us, err);
+}
+
+static int send_attempt(struct push *push, struct push_chunk *chunk, struct err *err)
+{
+	struct push_node *node = send_node(push, chunk);
+	struct ticket_request request = { .transfer_id = push->transfer_id,
+					  .file_id = chunk->file_id,
+					  .chunk_index = chunk->chunk_index,
+					  .size_bytes = chunk->size_bytes,
+					  .digest_hex = str_from(chunk->digest) };
+	/* Signed now, not when it was planned: a slow link must not make signatures stale, and each attempt has its own nonce. */
+	char token[TICKET_TOKEN_SIZE];
+	int r = ticket_sign(str_from(chunk->ticket), push->transfer_key, &request,
+			    clock_wall_us() + push->clock_offset_us + SEND_SIGNATURE_LIFE_US, token, err);
+	if (r < 0)
+		return err_wrap(err, "signing chunk %llu/%llu", (unsigned long long)chunk->file_id,
+				(unsigned long long)chunk->chunk_index);
+	snprintf(chunk->token_header, sizeof(chunk->token_header), "X-Auth-Token: %s", token);
+	snprintf(chunk->digest_header, sizeof(chunk->digest_header), "%s: %s",
+		 push->options->digest == DIGEST_MD5 ? "X-Chunk-MD5" : "X-Chunk-SHA256", chunk->digest);
+	snprintf(chunk->size_header, sizeof(chunk->size_header), "X-Chunk-Size: %llu",
+		 (unsigned long long)chunk->size_bytes);
+	snprintf(chunk->url, sizeof(chunk->url), "http://%s/api/v1/upload/chunk/%s/%llu/%llu", node->addr,
+		 push->transfer_id, (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
+	buf_fini(&chunk->call.answer);
+	chunk->call = FETCH_CALL_INIT;
+	chunk->call.method = "PUT";
+	chunk->call.url = chunk->url;
+	chunk->call.headers[0] = chunk->token_header;
+	chunk->call.headers[1] = chunk->digest_header;
+	chunk->call.headers[2] = chunk->size_header;
+	chunk->call.body = (struct str){ chunk->data, (size_t)chunk->size_bytes };
+	chunk->call.stall_timeout_us = SEND_STALL_US;
+	chunk->sent_to = chunk->nodes[chunk->node_at];
+	chunk->try_count++;
+	chunk->try_here_count++;
+	send_under_way(push, chunk, CHUNK_IS_SENDING);
+	return 0;
+}
+
+/* Turns to the first candidate, from this one on, that is not known to be down. Without one: when the first of them is worth a try again. */
+static bool send_find_candidate(struct push *push, struct push_chunk *chunk, int64_t now_us, int64_t *ret_due_us)
+{
+	int64_t due_us = now_us + SEND_DOWN_US;
+	for (unsigned i = 0; i < chunk->node_count; i++) {
+		unsigned at = (chunk->node_at + i) % chunk->node_count;
+		const struct push_node *node = &push->nodes[chunk->nodes[at]];
+		if (node->addr[0] != '\0' && node->down_until_us <= now_us) {
+			if (at != chunk->node_at) {
+				push->progress.failovers++;
+				chunk->try_here_count = 0;
+			}
+			chunk->node_at = at;
+			return true;
+		}
+		/* An address that is not known yet comes with the next look at the nodes. */
+		due_us = min_i64(due_us, node->addr[0] == '\0' ? now_us + SEND_STEP_MAX_US : node->down_until_us);
+	}
+	*ret_due_us = chunk->node_count > 0 ? due_us : now_us;
+	return false;
+}
+
+static int send_start_due(struct push *push, int64_t now_us, struct err *err)
+{
+	struct push_chunks waiting = push->waiting;
+	push_chunks_init(&push->waiting);
+	push->waiting_count = 0;
+	struct push_chunk *chunk;
+	while ((chunk = push_chunks_take(&waiting)) != NULL) {
+		int64_t due_us = chunk->due_us;
+		int r = 0;
+		if (due_us > now_us || push->sending_count >= push->parallel) {
+			send_wait(push, chunk, due_us);
+		} else if (chunk->node_count == 0) {
+			/* No node takes work: the plan is asked again in the next pass. */
+			err_set(&push->last_err, ERR_NO_NODES, "no node takes chunk %llu/%llu",
+				(unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
+			push->dropped_count++;
+			send_release(push, chunk);
+		} else if (send_find_candidate(push, chunk, now_us, &due_us)) {
+			r = send_attempt(push, chunk, err);
+		} else {
+			send_wait(push, chunk, due_us);
+		}
+		if (r < 0) {
+			/* Back to the pool, as everything that still waits in the list that was taken. */
+			send_release(push, chunk);
+			while ((chunk = push_chunks_take(&waiting)) != NULL)
+				send_wait(push, chunk, 0);
+			return r;
+		}
+	}
+	return 0;
+}
+
+/* --- the nodes' addresses --- */
+static void send_nodes_called(struct fetch *fetch, struct fetch_call *call)
+{
+	(void)fetch;
+	struct push *push = call->owner;
+	push->is_nodes_done = true;
+}
+
+static void send_nodes_step(struct push *push, int64_t now_us)
+{
+	if (push->is_nodes_running && push->is_nodes_done) {
+		push->is_nodes_running = false;
+		json_error_t fault;
+		const struct buf *answer = &push->nodes_call.answer;
+		json_t *root = push->nodes_call.err.code == ERR_NONE && answer->data != NULL
+				       ? json_loadb(answer->data, answer->size, 0, &fault)
+				       : NULL;
+		struct err err;
+		/* The addresses we have stay good enough when this fails: it is asked again while nodes do not answer. */
+		if (root != NULL)
+			(void)push_take_nodes(push, root, &err);
+		json_decref(root);
+	}
+	if (push->is_nodes_running || !push->is_nodes_wanted || now_us - push->nodes_asked_us < SEND_NODES_EVERY_US)
+		return;
+	snprintf(push->nodes_url, sizeof(push->nodes_url), "%s/api/v1/transfers/%s/nodes", push->options->url,
+		 push->transfer_id);
+	buf_fini(&push->nodes_call.answer);
+	push->nodes_call = FETCH_CALL_INIT;
+	push->nodes_call.url = push->nodes_url;
+	push->nodes_call.headers[0] = push->api_key_header;
+	push->nodes_call.done = send_nodes_called;
+	push->nodes_call.owner = push;
+	push->is_nodes_running = true;
+	push->is_nodes_done = false;
+	push->nodes_asked_us = now_us;
+	fetch_start(push->fetch, &push->nodes_call);
+}
+
+/* --- the sender --- */
+void push_send_begin(struct push *push)
+{
+	push_chunks_init(&push->waiting);
+	push_chunks_init(&push->sending);
+	push->sending_count = push->waiting_count = 0;
+	push->dropped_count = push->acked_count = 0;
+	push->is_state_changed = push->is_nodes_running = false;
+	push->nodes_call = FETCH_CALL_INIT;
+	push->life_us = clock_mono_us();
+}
+
+static void send_take_ready(struct push *push, int64_t now_us)
+{
+	pthread_mutex_lock(&push->shared.lock);
+	struct push_chunks ready = push->shared.ready;
+	push_chunks_init(&push->shared.ready);
+	pthread_mutex_unlock(&push->shared.lock);
+	struct push_chunk *chunk;
+	while ((chunk = push_chunks_take(&ready)) != NULL) {
+		/* With nothing under way the clock of giving up starts at the first chunk: reading may have taken any time. */
+		if (push->sending_count + push->waiting_count == 0)
+			push->life_us = now_us;
+		chunk->node_at = chunk->try_count = chunk->try_here_count = chunk->conflict_count = 0;
+		send_wait(push, chunk, now_us);
+	}
+}
+
+/* Bytes of a first attempt moving are a sign of life, so that big chunks over a slow link are not taken for a standstill. Those of
+ * repeated attempts are not: a node may take the bytes again and again and never acknowledge them. */
+static void send_watch_life(struct push *push, int64_t now_us)
+{
+	for (struct push_chunk *chunk = push->sending.head; chunk != NULL; chunk = chunk->next) {
+		if (chunk->phase == CHUNK_IS_SENDING && chunk->try_count == 1 &&
+		    chunk->call.bytes_sent > chunk->seen_bytes) {
+			chunk->seen_bytes = chunk->call.bytes_sent;
+			push->life_us = now_us;
+		}
+	}
+}
+
+int push_send_step(struct push *push, int64_t now_us, struct err *err)
+{
+	send_take_ready(push, now_us);
+	send_watch_life(push, now_us);
+	struct push_chunks under_way = push->sending;
+	push_chunks_init(&push->sending);
+	push->sending_count = 0;
+	struct push_chunk *chunk;
+	int r = 0;
+	while ((chunk = push_chunks_take(&under_way)) != NULL) {
+		if (!chunk->is_done) {
+			push_chunks_add(&push->sending, chunk);
+			push->sending_count++;
+		} else if (r < 0) {
+			send_release(push, chunk);
+		} else {
+			r = send_returned(push, chunk, now_us, err);
+			/* Where it failed it was put nowhere. */
+			if (r < 0)
+				send_release(push, chunk);
+		}
+	}
+	if (r < 0)
+		return r;
+	send_nodes_step(push, now_us);
+	if (push->is_state_changed)
+		return 0;
+	return send_start_due(push, now_us, err);
+}
+
+int64_t push_send_wait_us(const struct push *push, int64_t now_us)
+{
+	int64_t wait_us = SEND_STEP_MAX_US;
+	for (const struct push_chunk *chunk = push->waiting.head; chunk != NULL; chunk = chunk->next) {
+		/* One that waits for a free place among the parallel calls is woken by the call that ends. */
+		if (chunk->due_us > now_us)
+			wait_us = min_i64(wait_us, chunk->due_us - now_us);
+	}
+	return wait_us;
+}
+
+void push_send_end(struct push *push)
+{
+	struct push_chunk *chunk;
+	while ((chunk = push_chunks_take(&push->sending)) != NULL) {
+		if (!chunk->is_done)
+			fetch_cancel(push->fetch, &chunk->call);
+		send_release(push, chunk);
+	}
+	while ((chunk = push_chunks_take(&push->waiting)) != NULL)
+		send_release(push, chunk);
+	push->sending_count = push->waiting_count = 0;
+	if (push->is_nodes_running && !push->is_nodes_done)
+		fetch_cancel(push->fetch, &push->nodes_call);
+	push->is_nodes_running = false;
+	buf_fini(&push->nodes_call.answer);
+	/* Chunks that the readers had made ready and nobody took. */
+	pthread_mutex_lock(&push->shared.lock);
+	while ((chunk = push_chunks_take(&push->shared.ready)) != NULL)
+		push_chunks_add(&push->shared.free, chunk);
+	pthread_mutex_unlock(&push->shared.lock);
+}
