@@ -181,9 +181,10 @@ static int find_parent(struct stage_cursor *cursor, struct str path, char name[M
 	struct str dir = { path.data, slash ? (size_t)(slash - path.data) : 0 };
 	struct str last = slash ? (struct str){ slash + 1, path.size - dir.size - 1 } : path;
 
-	if (last.size == 0 || !str_copy(last, name, MANIFEST_NAME_MAX + 1) || str_eq_c(last, ".") ||
-	    str_eq_c(last, ".."))
-		return err_set(err, ERR_ENTRY_REFUSED, "the last name of a path is empty, too long or '.' or '..'");
+	if (last.size == 0 || last.data == path.data + 1 || !str_copy(last, name, MANIFEST_NAME_MAX + 1) ||
+	    str_eq_c(last, ".") || str_eq_c(last, ".."))
+		return err_set(err, ERR_ENTRY_REFUSED,
+			       "a path begins with '/', or its last name is empty, too long, '.' or '..'");
 	if (cursor->dir_fd >= 0 && str_eq(dir, (struct str){ cursor->dir, cursor->dir_size }))
 		return cursor->dir_fd;
 
