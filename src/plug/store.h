@@ -83,7 +83,8 @@ struct store_receipt {
 	int64_t started_wall_us, finished_wall_us;
 	enum err_code outcome; /* ERR_NONE: stored. DIGEST_MISMATCH, DISK_LOW, ...: an attempt that failed: recorded, and the chunk's state follows
 				  (digest_failed only when it is not stored already) */
-	enum err_code result;  /* answer of store->receipts: ERR_NONE, NO_TRANSFER, NO_CHUNK, CHUNK_SIZE, MERGING, STATE, DIGEST_CONFLICT */
+	enum err_code result;  /* answer of store->receipts: ERR_NONE, NO_TRANSFER, NO_CHUNK, CHUNK_SIZE, MERGING, STATE, DIGEST_CONFLICT,
+				  BAD_REQUEST */
 };
 
 struct store_audit {
@@ -110,7 +111,9 @@ struct store_ops {
 	void (*close)(struct store *store);
 
 	/* Planning: one transaction from begin to commit. begin inserts the transfer as given (state distributing); commit sets it to uploading with
-	 * the counts in *transfer, version 1. Nothing is visible before. abort (or a crash) leaves nothing. Slices are copied. */
+	 * the counts in *transfer, version 1, and writes an audit row. Nothing is visible before. abort (or a crash) leaves nothing. Slices are copied.
+	 * commit ends the plan in any case; counts that are not those of its rows: -ERR_INTERNAL. An open plan holds back every writer of the store:
+	 * parse first, plan then; the thread that has one open must not write otherwise (-ERR_INTERNAL, it would wait for itself). */
 	int (*plan_begin)(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan, struct err *err);
 	int (*plan_entry)(struct store_plan *plan, const struct store_entry *entry, struct err *err);
 	int (*plan_object)(struct store_plan *plan, const struct store_object *object, struct err *err);
@@ -122,11 +125,13 @@ struct store_ops {
 	int (*transfer_get)(struct store *store, const char *id, struct store_transfer *ret, struct err *err);
 	/* The newest of this batch that is not `failed`; -ERR_NO_TRANSFER when there is none. */
 	int (*transfer_by_batch)(struct store *store, struct str batch, struct store_transfer *ret, struct err *err);
-	/* Newest first; user NULL: everybody's; state_mask: bits 1 << state. Calls back until it returns non-zero. */
+	/* Newest first; user NULL: everybody's; state_mask: bits 1 << state. Calls back until it returns non-zero. A
+	 * callback of this and of the pages below may use the store. */
 	int (*transfer_list)(struct store *store, const char *user, unsigned state_mask, size_t limit,
 			     int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err);
 	/* Optimistic: -ERR_VERSION_CONFLICT when the version moved meanwhile. On success transfer->version, state, reason are updated. An audit row of
-	 * kind "state" is written in the same transaction. Completing also turns its stored chunks to merged. */
+	 * kind "state" is written in the same transaction. Completing also turns its stored chunks to merged. Neither merging nor completed can be
+	 * reached while a chunk is missing: -ERR_INCOMPLETE. Other changes of state are the caller's to judge. */
 	int (*transfer_move)(struct store *store, struct store_transfer *transfer, enum transfer_state state, const char *reason, bool is_retryable,
 			     int64_t now_wall_us, struct err *err);
 	/* Only the reason text (what a merge waits for); no version change. */
@@ -142,13 +147,15 @@ struct store_ops {
 	/* How many chunks are in each state; counts has CHUNK_MERGED + 1 places. */
 	int (*chunk_counts)(struct store *store, const char *transfer_id, uint64_t *ret_counts, struct err *err);
 
-	/* Many receipts, one commit (group commit with other callers' too). Each gets its result. Returns negative only when nothing was committed. */
+	/* Many receipts, one commit (group commit with other callers' too). Each gets its result and an audit row. Returns negative only when nothing
+	 * was committed. The first good receipt stays; text that is no digest of the transfer's kind: BAD_REQUEST. */
 	int (*receipts)(struct store *store, struct store_receipt *receipts, size_t count, struct err *err);
-	/* Binds whole-file digests. Entries that have another digest already: replaced while uploading. */
+	/* Binds whole-file digests, all or none. Entries that have another digest already: replaced while uploading; -ERR_STATE in other states,
+	 * -ERR_BAD_REQUEST for a number that is no file's and for text that is no digest. */
 	int (*bind_digests)(struct store *store, const char *transfer_id, const uint64_t *seqs, const char (*digests)[DIGEST_HEX_SIZE],
 			    size_t count, struct err *err);
 	/* Stored chunks of one object back to `state` (PENDING after an integrity failure, LOST), with an audit row; node_id NULL: on whatever node.
-	 * file_id 0: every object. Returns how many in *ret_count. */
+	 * file_id 0: every object. Their actual node and digest are forgotten. Returns how many in *ret_count. */
 	int (*chunks_reopen)(struct store *store, const char *transfer_id, uint64_t file_id, const char *node_id, enum chunk_state state,
 			     const char *why, int64_t now_wall_us, uint64_t *ret_count, struct err *err);
 

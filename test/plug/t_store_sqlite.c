@@ -1,0 +1,142 @@
+/* What only the SQLite store has: its audit table, its views for people, its refusals. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plug/store_world.h"
+
+static int64_t ask(struct world *w, const char *sql)
+{
+	sqlite3 *db = NULL;
+	sqlite3_stmt *stmt = NULL;
+	int64_t value = -1;
+
+	assert_int_equal(sqlite3_open(w->path, &db), SQLITE_OK);
+	if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK)
+		fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+	if (sqlite3_step(stmt) == SQLITE_ROW)
+		value = sqlite3_column_int64(stmt, 0);
+	sqlite3_finalize(stmt);
+	sqlite3_close(db);
+	return value;
+}
+
+static void test_sqlite_audit_has_a_row_for_everything(void **state)
+{
+	struct world *w = *state;
+	struct store_transfer t = planned(w, id_a, "q3", 1, 2);
+	struct store_audit row = { .at_wall_us = 5, .kind = "operator", .user = "root", .detail = "looked" };
+	struct store_receipt low = receipt_make(id_a, 1, 0, "", "n2");
+	uint64_t count;
+
+	low.outcome = ERR_DISK_LOW;
+	(void)give(w, low);
+	(void)give(w, receipt_make(id_a, 1, 0, digest_1, "n1"));
+	(void)give(w, receipt_make(id_a, 1, 0, digest_2, "n1"));
+	(void)give(w, receipt_make(id_none, 1, 0, digest_2, "n1"));
+	assert_int_equal(w->store->ops->audit(w->store, &row, &w->err), 0);
+	assert_int_equal(w->store->ops->chunks_reopen(w->store, id_a, 0, NULL, CHUNK_LOST, "burnt", 5, &count, &w->err),
+			 0);
+	assert_int_equal(w->store->ops->transfer_move(w->store, &t, TRANSFER_FAILED, "why", false, 9, &w->err), 0);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit"), 8);
+	assert_int_equal(
+		ask(w, "SELECT count(*) FROM audit_view WHERE outcome='disk_low' AND result='ok' AND node_id='n2'"), 1);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit_view WHERE outcome='stored' AND result='ok' AND "
+				"node_addr='10.0.0.1:7081'"
+				" AND request_id='req-1' AND disk_path='/srv/x.part' AND length(digest)=64"),
+			 1);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit WHERE result='digest_conflict'"), 1);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit WHERE result='no_such_transfer'"), 1);
+	assert_int_equal(
+		ask(w, "SELECT count(*) FROM audit WHERE kind='operator' AND user='root' AND transfer_id IS NULL"), 1);
+	assert_int_equal(
+		ask(w, "SELECT count(*) FROM audit WHERE outcome='lost' AND detail='1 chunks reopened: burnt'"), 1);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit WHERE kind='state' AND outcome='failed' AND detail='why'"),
+			 1);
+	(void)ask(w, "DELETE FROM audit");
+	(void)ask(w, "UPDATE audit SET outcome='stored'");
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit"), 8);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit WHERE outcome='stored'"), 3);
+}
+
+static void test_sqlite_views_are_for_people(void **state)
+{
+	struct world *w = *state;
+
+	(void)planned(w, id_a, "q3", 1, 2);
+	(void)give(w, receipt_make(id_a, 1, 1, digest_1, "n3"));
+	assert_int_equal(
+		ask(w,
+		    "SELECT count(*) FROM chunk_view WHERE transfer_id='01ARZ3NDEKTSV4RRFFQ69G5FAA' AND state='stored'"
+		    " AND target_node='n1' AND actual_node='n3'"),
+		1);
+	assert_int_equal(
+		ask(w, "SELECT count(*) FROM transfer_view WHERE batch='q3' AND state='uploading' AND stored_count=1"
+		       " AND created='1970-01-01T00:00:00.001Z'"),
+		1);
+	assert_int_equal(ask(w, "SELECT count(*) FROM entry_view WHERE mode='644' AND mtime='2023-11-14T22:13:20Z'"),
+			 1);
+	assert_int_equal(ask(w, "SELECT count(*) FROM object_view WHERE transfer_id='01ARZ3NDEKTSV4RRFFQ69G5FAA'"), 1);
+}
+
+static void test_sqlite_refuses_files_it_does_not_know(void **state)
+{
+	struct world *w = *state;
+	FILE *file;
+
+	w->store->ops->close(w->store);
+	w->store = NULL;
+	(void)ask(w, "PRAGMA user_version=1000");
+	assert_int_equal(world_open(w), -ERR_STORE_SCHEMA);
+	assert_non_null(strstr(w->err.text, "schema 1000"));
+	assert_non_null(strstr(w->err.text, w->path));
+	(void)ask(w, "PRAGMA user_version=1");
+	(void)ask(w, "PRAGMA application_id=7");
+	assert_int_equal(world_open(w), -ERR_STORE_SCHEMA);
+	assert_int_equal(unlink(w->path), 0);
+	file = fopen(w->path, "w");
+	assert_non_null(file);
+	for (int i = 0; i < 1000; i++)
+		(void)fputs("this is no database. ", file);
+	(void)fclose(file);
+	assert_int_equal(world_open(w), -ERR_STORE);
+	assert_int_equal(w->driver->open("/nonexistent/folder/heng.db", &w->store, &w->err), -ERR_STORE);
+	assert_non_null(strstr(w->err.text, "/nonexistent/folder/heng.db"));
+	assert_true(w->err.hint[0] != '\0');
+	assert_null(w->store);
+}
+
+/* A state word that is none of ours is an error, not a guess. */
+static void test_sqlite_refuses_words_it_does_not_know(void **state)
+{
+	struct world *w = *state;
+	struct pages pages = { .stop_at = 64 };
+	struct store_receipt receipt = receipt_make(id_a, 1, 0, digest_1, "n1");
+
+	(void)planned(w, id_a, "q3", 1, 1);
+	(void)ask(w, "UPDATE chunks SET state='dancing'");
+	assert_int_equal(w->store->ops->chunks(w->store, id_a, 0, 0, ALL_STATES, 9, chunk_keep, &pages, &w->err),
+			 -ERR_STORE_SCHEMA);
+	assert_non_null(strstr(w->err.text, "dancing"));
+	assert_true(w->store->ops->receipts(w->store, &receipt, 1, &w->err) < 0);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit WHERE kind='chunk'"), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_sqlite_audit_has_a_row_for_everything),
+		CASE(test_sqlite_views_are_for_people),
+		CASE(test_sqlite_refuses_files_it_does_not_know),
+		CASE(test_sqlite_refuses_words_it_does_not_know),
+	};
+
+	return cmocka_run_group_tests_name("sqlite", tests, NULL, NULL);
+}
