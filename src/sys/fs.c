@@ -1,4 +1,3 @@
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,16 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "sys/fs.h"
+#include "sys/fs_impl.h"
 
-/* Folders held open at once while a tree is removed; what lies deeper is first moved up. */
-#define REMOVE_DEPTH_MAX   48
-#define OPENAT2_TRIES      64
-#define PROBE_SIZE         4096
-#define UNIQUE_SUFFIX_SIZE 17
+#define OPENAT2_TRIES 64
+#define PROBE_SIZE    4096
 
-/* What to do about the failures that an operator can cure. */
-static int fs_fail(struct err *err, enum err_code code, int number)
+int fs_fail(struct err *err, enum err_code code, int number)
 {
 	switch (number) {
 	case ENOSPC:
@@ -51,8 +46,6 @@ static int fs_fail(struct err *err, enum err_code code, int number)
 	return -(int)code;
 }
 
-static int sys_fail(struct err *err, int number) { return fs_fail(err, ERR_SYSTEM, number); }
-
 void fs_close(int *fd)
 {
 	if (*fd >= 0)
@@ -60,12 +53,12 @@ void fs_close(int *fd)
 	*fd = -1;
 }
 
-static void unique_suffix(char target[UNIQUE_SUFFIX_SIZE])
+void fs_unique(char target[FS_UNIQUE_SIZE])
 {
 	uint64_t number = 0;
 
 	MUST(getrandom(&number, sizeof(number), 0) == (ssize_t)sizeof(number));
-	(void)snprintf(target, UNIQUE_SUFFIX_SIZE, "%016llx", (unsigned long long)number);
+	(void)snprintf(target, FS_UNIQUE_SIZE, "%016llx", (unsigned long long)number);
 }
 
 int fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode, struct err *err)
@@ -94,7 +87,7 @@ int fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode, struc
 	err_sys(err, ERR_SYSTEM, number, "cannot open '%s'", path);
 	if (number == ENOSYS)
 		err_hint(err, "heng needs openat2: Linux 5.6 or later, and a container profile that allows it");
-	return sys_fail(err, number);
+	return fs_fail(err, ERR_SYSTEM, number);
 }
 
 int fs_open_dir(const char *path, struct err *err)
@@ -105,7 +98,7 @@ int fs_open_dir(const char *path, struct err *err)
 		return fd;
 	int number = errno;
 	err_sys(err, ERR_SYSTEM, number, "cannot open folder '%s'", path);
-	return sys_fail(err, number);
+	return fs_fail(err, ERR_SYSTEM, number);
 }
 
 /* The folder that holds `path`, opened; *ret_name is the last component (points into path). */
@@ -136,13 +129,13 @@ static int make_one_dir(const char *path, struct err *err)
 		if (S_ISDIR(info.st_mode))
 			return 0;
 		err_sys(err, ERR_SYSTEM, ENOTDIR, "cannot make folder '%s'", path);
-		return sys_fail(err, ENOTDIR);
+		return fs_fail(err, ERR_SYSTEM, ENOTDIR);
 	}
 	/* Another process that makes the same folder at the same moment does us no harm. */
 	if (mkdir(path, 0700) < 0 && errno != EEXIST) {
 		int number = errno;
 		err_sys(err, ERR_SYSTEM, number, "cannot make folder '%s'", path);
-		return sys_fail(err, number);
+		return fs_fail(err, ERR_SYSTEM, number);
 	}
 	parent_fd = open_parent(path, &name, err);
 	if (parent_fd < 0)
@@ -181,13 +174,13 @@ static int descend_making(int *dir_fd, const char *name, const char *path, struc
 	if (mkdirat(*dir_fd, name, 0700) < 0 && errno != EEXIST) {
 		number = errno;
 		err_sys(err, ERR_SYSTEM, number, "cannot make folder '%s'", path);
-		return sys_fail(err, number);
+		return fs_fail(err, ERR_SYSTEM, number);
 	}
 	int next_fd = openat(*dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (next_fd < 0) {
 		number = errno;
 		err_sys(err, ERR_SYSTEM, number, "cannot enter folder '%s' of '%s'", name, path);
-		return sys_fail(err, number);
+		return fs_fail(err, ERR_SYSTEM, number);
 	}
 	fs_close(dir_fd);
 	*dir_fd = next_fd;
@@ -238,7 +231,7 @@ int fs_write_all(int fd, const void *data, size_t size, int64_t offset, struct e
 			/* A disk that takes no byte and names no reason is full in every case we know. */
 			int number = count < 0 ? errno : ENOSPC;
 			err_sys(err, ERR_SYSTEM, number, "cannot write %zu bytes (%zu were written)", size, done_bytes);
-			return sys_fail(err, number);
+			return fs_fail(err, ERR_SYSTEM, number);
 		}
 		done_bytes += (size_t)count;
 	}
@@ -259,7 +252,7 @@ int fs_read_all(int fd, void *target, size_t size, int64_t offset, size_t *ret_s
 		if (count < 0) {
 			int number = errno;
 			err_sys(err, ERR_SYSTEM, number, "cannot read %zu bytes (%zu were read)", size, done_bytes);
-			return sys_fail(err, number);
+			return fs_fail(err, ERR_SYSTEM, number);
 		}
 		if (count == 0)
 			break;
@@ -280,7 +273,7 @@ int fs_read_file(const char *path, size_t limit_bytes, struct buf *ret_text, str
 	if (fd < 0) {
 		int number = errno;
 		err_sys(err, ERR_SYSTEM, number, "cannot open '%s'", path);
-		return sys_fail(err, number);
+		return fs_fail(err, ERR_SYSTEM, number);
 	}
 	do {
 		int result = fs_read_all(fd, piece, sizeof(piece), -1, &size, err);
@@ -311,7 +304,7 @@ static int write_and_rename(int dir_fd, const char *temp, const char *name, stru
 	if (fd < 0) {
 		int number = errno;
 		err_sys(err, ERR_SYSTEM, number, "cannot make the temporary file '%s'", temp);
-		return sys_fail(err, number);
+		return fs_fail(err, ERR_SYSTEM, number);
 	}
 	result = fs_write_all(fd, data.data, data.size, 0, err);
 	if (result == 0)
@@ -327,12 +320,12 @@ int fs_replace_file(const char *path, struct str data, mode_t mode, struct err *
 {
 	const char *name;
 	AUTO(fs_close) int dir_fd = open_parent(path, &name, err);
-	char temp[NAME_MAX + 1], suffix[UNIQUE_SUFFIX_SIZE];
+	char temp[NAME_MAX + 1], suffix[FS_UNIQUE_SIZE];
 	int result;
 
 	if (dir_fd < 0)
 		return err_wrap(err, "replacing '%s'", path);
-	unique_suffix(suffix);
+	fs_unique(suffix);
 	if (snprintf(temp, sizeof(temp), ".%s.%s", name, suffix) >= (int)sizeof(temp))
 		return err_sys(err, ERR_SYSTEM, ENAMETOOLONG, "cannot replace '%s'", path);
 	result = write_and_rename(dir_fd, temp, name, data, mode, err);
@@ -347,7 +340,7 @@ int fs_sync_data(int fd, const char *what, struct err *err)
 		return 0;
 	int number = errno;
 	err_sys(err, ERR_SYSTEM, number, "cannot sync the data of '%s'", what);
-	return sys_fail(err, number);
+	return fs_fail(err, ERR_SYSTEM, number);
 }
 
 int fs_sync_dir(int dir_fd, const char *what, struct err *err)
@@ -356,7 +349,7 @@ int fs_sync_dir(int dir_fd, const char *what, struct err *err)
 		return 0;
 	int number = errno;
 	err_sys(err, ERR_SYSTEM, number, "cannot sync the folder of '%s'", what);
-	return sys_fail(err, number);
+	return fs_fail(err, ERR_SYSTEM, number);
 }
 
 int fs_sync_tree(int fd, struct err *err)
@@ -365,7 +358,7 @@ int fs_sync_tree(int fd, struct err *err)
 		return 0;
 	int number = errno;
 	err_sys(err, ERR_SYSTEM, number, "cannot sync the file system");
-	return sys_fail(err, number);
+	return fs_fail(err, ERR_SYSTEM, number);
 }
 
 int fs_rename(int from_dir_fd, const char *from, int to_dir_fd, const char *to, bool is_exclusive, struct err *err)
@@ -378,132 +371,7 @@ int fs_rename(int from_dir_fd, const char *from, int to_dir_fd, const char *to, 
 		err_hint(err, "both must be on one file system");
 	if (number == EINVAL && is_exclusive)
 		err_hint(err, "this file system cannot rename without replacing (RENAME_NOREPLACE): choose another");
-	return sys_fail(err, number);
-}
-
-/* State of one removal. */
-struct removal {
-	int top_fd;
-	const char *top_name;
-	unsigned moved_count;
-	unsigned long removed_count;
-	struct err *err;
-};
-
-static int remove_fail(struct removal *removal, int number, const char *name)
-{
-	err_sys(removal->err, ERR_SYSTEM, number, "cannot remove '%s' in the tree '%s'", name, removal->top_name);
-	return sys_fail(removal->err, number);
-}
-
-/* Too deep to go on: the folder is moved to the top of the tree, where a later pass finds it. */
-static int move_to_top(struct removal *removal, int dir_fd, const char *name)
-{
-	char target[32], suffix[UNIQUE_SUFFIX_SIZE];
-
-	unique_suffix(suffix);
-	(void)snprintf(target, sizeof(target), ".rm-%s", suffix);
-	if (renameat2(dir_fd, name, removal->top_fd, target, RENAME_NOREPLACE) < 0 &&
-	    renameat(dir_fd, name, removal->top_fd, target) < 0)
-		return remove_fail(removal, errno, name);
-	removal->moved_count++;
-	return 0;
-}
-
-/* A folder of the tree, opened for reading and writable by us, or -1 with errno. Never follows a link. */
-static int open_for_removal(int dir_fd, const char *name)
-{
-	struct stat info;
-	int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-	if (fd < 0 && errno == EACCES && fstatat(dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    S_ISDIR(info.st_mode) && fchmodat(dir_fd, name, 0700, 0) == 0)
-		fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	/* A merged tree may hold folders that their owner made read-only. A failure here shows as one to remove what is inside. */
-	if (fd >= 0 && fstat(fd, &info) == 0 && (info.st_mode & 0700) != 0700)
-		(void)fchmod(fd, 0700);
-	return fd;
-}
-
-static int remove_contents(struct removal *removal, int fd, unsigned depth);
-
-static int remove_entry(struct removal *removal, int dir_fd, const char *name, bool maybe_dir, unsigned depth)
-{
-	int result = 0;
-
-	if (!maybe_dir || depth > 0) {
-		if (unlinkat(dir_fd, name, 0) == 0) {
-			removal->removed_count++;
-			return 0;
-		}
-		if (errno == ENOENT)
-			return 0;
-		if (errno != EISDIR && errno != EPERM)
-			return remove_fail(removal, errno, name);
-	}
-	if (depth >= REMOVE_DEPTH_MAX)
-		return move_to_top(removal, dir_fd, name);
-	int fd = open_for_removal(dir_fd, name);
-	if (fd < 0)
-		return errno == ENOENT ? 0 : remove_fail(removal, errno, name);
-	result = remove_contents(removal, fd, depth + 1);
-	(void)close(fd);
-	if (result < 0)
-		return result;
-	if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		return remove_fail(removal, errno, name);
-	removal->removed_count++;
-	return 0;
-}
-
-/* Passes over the folder until one finds nothing: some file systems skip entries while others are being removed. */
-static int remove_contents(struct removal *removal, int fd, unsigned depth)
-{
-	int list_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	DIR *list = list_fd < 0 ? NULL : fdopendir(list_fd);
-	int result = 0;
-	bool is_found = true;
-
-	if (!list) {
-		result = remove_fail(removal, errno, "(a folder)");
-		if (list_fd >= 0)
-			(void)close(list_fd);
-		return result;
-	}
-	while (result == 0 && is_found) {
-		is_found = false;
-		rewinddir(list);
-		for (struct dirent *entry; result == 0 && (entry = readdir(list)) != NULL;) {
-			if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-				continue;
-			is_found = true;
-			result = remove_entry(removal, fd, entry->d_name, entry->d_type == DT_DIR, depth);
-		}
-	}
-	(void)closedir(list);
-	return result;
-}
-
-int fs_remove_tree(int dir_fd, const char *name, struct err *err)
-{
-	struct removal removal = { .top_fd = -1, .top_name = name, .err = err };
-	AUTO(fs_close) int fd = -1;
-	int result;
-
-	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
-		return 0;
-	if (errno != EISDIR && errno != EPERM)
-		return remove_fail(&removal, errno, name);
-	fd = open_for_removal(dir_fd, name);
-	if (fd < 0)
-		return errno == ENOENT ? 0 : remove_fail(&removal, errno, name);
-	removal.top_fd = fd;
-	result = remove_contents(&removal, fd, 1);
-	if (result < 0)
-		return result;
-	if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		return remove_fail(&removal, errno, name);
-	return 0;
+	return fs_fail(err, ERR_SYSTEM, number);
 }
 
 int fs_space(int fd, struct fs_space *ret_space, struct err *err)
@@ -547,7 +415,7 @@ int fs_lock(const char *path, struct err *err)
 	if (fd < 0) {
 		int number = errno;
 		err_sys(err, ERR_SYSTEM, number, "cannot open the lock file '%s'", path);
-		return sys_fail(err, number);
+		return fs_fail(err, ERR_SYSTEM, number);
 	}
 	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno == EINTR)
@@ -577,7 +445,7 @@ int fs_check_dir(const char *path, struct err *err)
 {
 	AUTO(fs_close) int dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	AUTO(fs_close) int fd = -1;
-	char name[32], suffix[UNIQUE_SUFFIX_SIZE], data[PROBE_SIZE];
+	char name[32], suffix[FS_UNIQUE_SIZE], data[PROBE_SIZE];
 	struct err cause = ERR_INIT;
 	int result = 0;
 
@@ -588,7 +456,7 @@ int fs_check_dir(const char *path, struct err *err)
 			err_hint(err, "make the folder (is its disk mounted?), or choose another path");
 		return result;
 	}
-	unique_suffix(suffix);
+	fs_unique(suffix);
 	(void)snprintf(name, sizeof(name), ".probe-%s", suffix);
 	memset(data, 0x5a, sizeof(data));
 	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
