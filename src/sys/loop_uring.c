@@ -3,6 +3,7 @@
 #include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sys/loop_impl.h"
@@ -249,8 +250,8 @@ static void uring_start(struct loop *loop)
 {
 	struct uring_state *state = loop->state;
 
-	/* From here on the ring belongs to this thread. */
-	MUST(io_uring_enable_rings(&state->ring) == 0);
+	/* From here on the ring belongs to this thread. By system call, as liburing 2.3 declares io_uring_enable_rings but does not export it. */
+	MUST(syscall(SYS_io_uring_register, state->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0) == 0);
 }
 
 static void uring_free(struct loop *loop)
