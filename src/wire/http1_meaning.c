@@ -182,6 +182,8 @@ static int read_coding(struct http1_head *head, const char *data, const struct f
 		return 0;
 	}
 	while (str_cut(&coding, ',', &piece)) {
+		if (str_trim(piece).size == 0)
+			continue;
 		last = str_trim(piece);
 		bool is_chunked = str_eq_nocase(last, STR("chunked"));
 		chunked_count += is_chunked;
