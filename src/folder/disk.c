@@ -282,6 +282,29 @@ bool disk_has(struct disk *disk, const char *transfer_id, uint64_t file_id, uint
 	return fd >= 0;
 }
 
+int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index,
+		      struct err *err)
+{
+	char path[CHUNK_PATH_SIZE];
+	char *name;
+
+	if (!ulid_is_valid(transfer_id, strlen(transfer_id)))
+		return err_set(err, ERR_BAD_REQUEST, "the transfer id is not a ULID");
+	disk_chunk_path(transfer_id, file_id, chunk_index, path, sizeof(path));
+	name = strrchr(path, '/');
+	*name++ = '\0';
+	struct err local = ERR_INIT;
+	AUTO(fs_close) int dir_fd = fs_open_beneath(disk->root_fd, path, O_RDONLY | O_DIRECTORY, 0, &local);
+	if (dir_fd < 0 && local.sys_errno != ENOENT) {
+		if (err)
+			*err = local;
+		return dir_fd;
+	}
+	if (dir_fd >= 0 && unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
+		return err_sys(err, ERR_DISK, errno, "cannot remove the chunk '%s'", name);
+	return 0;
+}
+
 int disk_remove_transfer(struct disk *disk, const char *transfer_id, struct err *err)
 {
 	struct err local = ERR_INIT;

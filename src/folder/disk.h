@@ -58,6 +58,9 @@ bool disk_has(struct disk *disk, const char *transfer_id, uint64_t file_id, uint
 /* Opens a durable chunk for reading: fd and its size, or -ERR_CHUNK_GONE. */
 int disk_read(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index, uint64_t *ret_size,
 	      struct err *err);
+/* One durable chunk. Absent is fine. */
+int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index,
+		      struct err *err);
 /* All files of a transfer. Absent is fine. */
 int disk_remove_transfer(struct disk *disk, const char *transfer_id, struct err *err);
 

@@ -6,12 +6,12 @@
 #include "http/server.h"
 
 struct node_conf {
-	const char *node_id;       /* "": created once and kept in state_dir/node_id */
-	const char *listen;        /* "127.0.0.1:7081"; port 0 picks one */
-	const char *advertise;     /* the address others use; "": the listening one */
-	const char *state_dir;     /* node_id, incarnation, lock */
-	const char *data_dir;      /* "": state_dir */
-	const char *scheduler;     /* URL */
+	const char *node_id;   /* "": created once and kept in state_dir/node_id */
+	const char *listen;    /* "127.0.0.1:7081"; port 0 picks one */
+	const char *advertise; /* the address others use; "": the listening one */
+	const char *state_dir; /* node_id, incarnation, lock */
+	const char *data_dir;  /* "": state_dir */
+	const char *scheduler; /* URL */
 	const char *cluster_key_file;
 	const char *domain;
 	int64_t weight_milli;
@@ -19,14 +19,15 @@ struct node_conf {
 	int64_t free_floor_percent;
 	int64_t clock_skew_us;
 	int64_t threads, workers;
-	int loop;                  /* enum loop_backend */
+	int loop; /* enum loop_backend */
 	bool is_insecure;
 	int log_json;
 };
 extern const struct conf_row node_conf_rows[];
 
 struct node;
-int node_start(const struct node_conf *conf, struct node **ret_node, struct err *err); /* serving and registered (or trying to) when it returns */
+int node_start(const struct node_conf *conf, struct node **ret_node,
+	       struct err *err); /* serving and registered (or trying to) when it returns */
 const struct sock_addr *node_addr(const struct node *node);
 void node_stop(struct node **node); /* lets running chunks finish for a moment */
 

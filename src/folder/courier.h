@@ -1,0 +1,40 @@
+/* The node's line to its scheduler: a thread that registers the node, and carries receipts of finished chunks in batches, one batch at a
+ * time: while one is under way the next gathers, so that batches grow with the load and the scheduler commits once for many. */
+#ifndef HENG_FOLDER_COURIER_H
+#define HENG_FOLDER_COURIER_H
+
+#include "plug/store.h"
+#include "sys/loop.h"
+
+struct courier;
+struct courier_options {
+	const char *scheduler;    /* URL, http://host:port */
+	const char *internal_key; /* hex */
+	struct store_node node;   /* as it registers */
+};
+
+/* In the sender's memory until done is called. */
+struct courier_parcel {
+	struct store_receipt receipt;
+	/* Afterwards, on the home loop's thread; without a home: on the courier's. */
+	void (*done)(struct courier_parcel *parcel, struct loop *home);
+	void *owner;
+	struct loop *home;
+	/* ERR_NONE: the scheduler has committed the receipt. ERR_SCHEDULER_DOWN: it could not be asked. Else: its refusal. */
+	struct err err;
+	/* The rest belongs to the courier. */
+	struct post post;
+	struct courier_parcel *next;
+};
+
+/* No network yet: parcels sent before courier_start wait. */
+int courier_new(const struct courier_options *options, struct courier **ret_courier, struct err *err);
+/* Registers once before it returns: fails when the scheduler refuses the node for good (its id is in use, the key is wrong); a scheduler
+ * that cannot be reached is tried again from the thread, as is one that did not probe the node for 10 s. */
+int courier_start(struct courier *courier, struct err *err);
+/* What is under way may finish for a moment; what waits is answered with ERR_SCHEDULER_DOWN. Started or not; frees. */
+void courier_stop(struct courier **courier);
+void courier_send(struct courier *courier, struct courier_parcel *parcel); /* any thread */
+void courier_note_probe(struct courier *courier); /* any thread: the scheduler asked how we are */
+
+#endif

@@ -1,0 +1,504 @@
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "folder/node_inside.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "sys/fs.h"
+
+#define CONNECTION_LIMIT  1024
+#define JOB_LIMIT         (4 * CONNECTION_LIMIT)
+#define NONCE_LIMIT       (1024 * 1024)
+#define BODY_LIMIT_BYTES  ((uint64_t)1 * GIB)
+#define KEY_FILE_MAX      (16 * KIB)
+#define SMALL_FILE_MAX    256
+#define ANSWER_MAX        (16 * KIB)
+#define CHECK_INTERVAL_US (3 * SEC_US)
+#define CHECK_PATIENCE_US (5 * SEC_US)
+#define STOP_GRACE_US     (3 * SEC_US)
+#define FILE_MODE         0600
+
+#define FIELD(member) offsetof(struct node_conf, member)
+const struct conf_row node_conf_rows[] = {
+	{ "node_id", CONF_TEXT, FIELD(node_id), .fallback = "",
+	  .help = "1-64 of A-Za-z0-9._-; empty: made once, kept in state_dir" },
+	{ "listen", CONF_TEXT, FIELD(listen), .fallback = "127.0.0.1:7081",
+	  .help = "address and port to serve on; port 0 picks one" },
+	{ "advertise", CONF_TEXT, FIELD(advertise), .fallback = "",
+	  .help = "address and port that others use; empty: the listening one" },
+	{ "state_dir", CONF_TEXT, FIELD(state_dir), .help = "folder of the node's own files" },
+	{ "data_dir", CONF_TEXT, FIELD(data_dir), .fallback = "", .help = "folder of the chunks; empty: state_dir" },
+	{ "scheduler", CONF_TEXT, FIELD(scheduler), .help = "the scheduler's URL, http://host:port" },
+	{ "cluster_key_file", CONF_TEXT, FIELD(cluster_key_file),
+	  .help = "file of the cluster's keys, the same everywhere" },
+	{ "domain", CONF_TEXT, FIELD(domain), .fallback = "", .help = "failure domain (rack, room); empty: none" },
+	{ "weight_milli", CONF_INT, FIELD(weight_milli), 0, 1000 * 1000, "1000",
+	  .help = "share of the work; 1000 is one unit" },
+	{ "free_floor", CONF_SIZE, FIELD(free_floor_bytes), .fallback = "1GiB", .help = "space never used" },
+	{ "free_floor_percent", CONF_INT, FIELD(free_floor_percent), 0, 99, "5",
+	  .help = "share of the file system never used" },
+	{ "clock_skew", CONF_DURATION, FIELD(clock_skew_us), 0, 3600 * SEC_US, "30s",
+	  .help = "how far clocks may differ" },
+	{ "threads", CONF_INT, FIELD(threads), 0, 256, "0", .help = "network threads; 0: one per core" },
+	{ "workers", CONF_INT, FIELD(workers), 1, 256, "16", .help = "threads for the disk" },
+	{ "loop", CONF_CHOICE, FIELD(loop), .fallback = "auto", .choices = "auto|io_uring|epoll",
+	  .help = "the event loop's back end" },
+	{ "insecure", CONF_BOOL, FIELD(is_insecure), .fallback = "false",
+	  .help = "allow listening beyond loopback without TLS" },
+	{ "log", CONF_CHOICE, FIELD(log_json), .fallback = "text", .choices = "text|json",
+	  .help = "form of the log's lines" },
+	{ .name = NULL },
+};
+
+/* --- who may call --- */
+
+static bool is_internal(const struct node *node, const struct http_call *call)
+{
+	const struct str key = http_header(call, "X-Internal-Key");
+	bool fits = false;
+
+	/* Every key is compared, found or not, so that the time says nothing. */
+	for (size_t i = 0; i < node->keys.count; i++)
+		fits |= str_eq_secret(key, str_from(node->internal_keys[i]));
+	return fits;
+}
+
+static bool refuse_stranger(const struct node *node, struct http_call *call)
+{
+	struct err err;
+
+	if (is_internal(node, call))
+		return false;
+	err_set(&err, ERR_UNAUTHENTICATED,
+		"this is for the scheduler: X-Internal-Key is missing or not of this cluster");
+	err_hint(&err, "do scheduler and node hold the same cluster key file?");
+	http_reply_err(call, &err);
+	return true;
+}
+
+/* --- health --- */
+
+/* Runs the self-check when the last one is old; one caller does, the others take the last result meanwhile. */
+static void check_if_old(struct node *node)
+{
+	struct err err = ERR_INIT;
+	bool is_mine;
+	int r;
+
+	pthread_mutex_lock(&node->health_lock);
+	is_mine = !node->is_checking && clock_mono_us() - node->checked_us >= CHECK_INTERVAL_US;
+	if (is_mine) {
+		node->is_checking = true;
+		node->check_started_us = clock_mono_us();
+	}
+	pthread_mutex_unlock(&node->health_lock);
+	if (!is_mine)
+		return;
+	r = disk_check(node->disk, &err);
+	pthread_mutex_lock(&node->health_lock);
+	node->is_checking = false;
+	node->checked_us = clock_mono_us();
+	/* A full disk shows as low. */
+	if (r < 0 && err.sys_errno != ENOSPC && err.sys_errno != EDQUOT)
+		str_display(str_from(err.text), node->diagnosis, sizeof(node->diagnosis));
+	else
+		node->diagnosis[0] = '\0';
+	pthread_mutex_unlock(&node->health_lock);
+}
+
+static void get_diagnosis(struct node *node, char *target, size_t target_size)
+{
+	pthread_mutex_lock(&node->health_lock);
+	(void)snprintf(target, target_size, "%s", node->diagnosis);
+	if (node->is_checking && clock_mono_us() - node->check_started_us >= CHECK_PATIENCE_US)
+		(void)snprintf(target, target_size, "the disk's self-check has not come back for %lld s",
+			       (long long)((clock_mono_us() - node->check_started_us) / SEC_US));
+	pthread_mutex_unlock(&node->health_lock);
+}
+
+static int health_run(struct http_task *task)
+{
+	struct node *node = task->app;
+	struct fs_space space = { 0 };
+	struct disk_counts counts;
+	uint64_t reserved_bytes = 0;
+	bool is_low = false;
+	char diagnosis[sizeof(node->diagnosis)];
+	struct err err = ERR_INIT;
+	struct json json;
+
+	check_if_old(node);
+	get_diagnosis(node, diagnosis, sizeof(diagnosis));
+	if (disk_space(node->disk, &space, &reserved_bytes, &is_low, &err) < 0 && diagnosis[0] == '\0')
+		str_display(str_from(err.text), diagnosis, sizeof(diagnosis));
+	disk_counts(node->disk, &counts);
+	const bool is_failed = diagnosis[0] != '\0';
+	/* Paths are nobody's business but the cluster's. */
+	if (is_failed && !is_internal(node, task->call))
+		(void)snprintf(diagnosis, sizeof(diagnosis), "the disk failed its self-check");
+	json_init(&json, &task->answer);
+	json_open(&json, NULL);
+	json_c(&json, "status", is_failed ? "failed" : is_low ? "disk_low" : "ok");
+	json_c(&json, "node_id", node->id);
+	json_c(&json, "incarnation", node->incarnation);
+	json_u64(&json, "free_bytes", space.free_bytes + reserved_bytes);
+	json_u64(&json, "total_bytes", space.total_bytes);
+	json_u64(&json, "inodes_free", space.inodes_free);
+	json_u64(&json, "inodes_total", space.inodes_total);
+	json_u64(&json, "reserved_bytes", reserved_bytes);
+	json_bool(&json, "is_low", is_low);
+	json_c(&json, "diagnosis", diagnosis);
+	json_u64(&json, "chunks_written", counts.chunks_written);
+	json_u64(&json, "write_failures", counts.write_failures);
+	json_i64(&json, "server_time_us", clock_wall_us());
+	json_close(&json);
+	return 0;
+}
+
+static void health_begin(struct http_call *call, void *app)
+{
+	struct node *node = app;
+
+	if (is_internal(node, call))
+		courier_note_probe(node->courier);
+	http_run_task(call, node->work, 0, ANSWER_MAX, health_run);
+}
+
+/* --- chunks for the merge, and their removal --- */
+
+struct chunk_read {
+	struct node *node;
+	struct http_call *call;
+	struct job job;
+	char transfer_id[ULID_SIZE];
+	uint64_t file_id, chunk_index, size_bytes;
+	int fd; /* or the negative code */
+	struct err err;
+};
+
+static void read_run(struct job *job)
+{
+	struct chunk_read *read = job->owner;
+
+	read->fd = disk_read(read->node->disk, read->transfer_id, read->file_id, read->chunk_index, &read->size_bytes,
+			     &read->err);
+}
+
+static void read_done(struct job *job, struct loop *home UNUSED)
+{
+	struct chunk_read *read = job->owner;
+
+	if (read->fd < 0)
+		http_reply_err(read->call, &read->err);
+	else
+		http_reply_file(read->call, 200, "application/octet-stream", read->fd, 0, read->size_bytes);
+	free(read);
+}
+
+static void read_begin(struct http_call *call, void *app)
+{
+	struct node *node = app;
+	struct chunk_read *read;
+	struct err err = ERR_INIT;
+
+	if (refuse_stranger(node, call))
+		return;
+	read = must_zalloc(1, sizeof(*read));
+	*read = (struct chunk_read){ .node = node, .call = call, .fd = -1 };
+	read->job = (struct job){ .run = read_run, .done = read_done, .owner = read };
+	if (node_chunk_ids(call, read->transfer_id, &read->file_id, &read->chunk_index, &err) < 0)
+		http_reply_err(call, &err);
+	else if (work_submit(node->work, &read->job, http_loop(call)))
+		return;
+	else {
+		err_set(&err, ERR_BUSY, "the node has too much waiting for its disk");
+		http_reply_err(call, &err);
+	}
+	free(read);
+}
+
+static int remove_run(struct http_task *task)
+{
+	struct node *node = task->app;
+	char transfer_id[ULID_SIZE];
+
+	if (!str_copy(http_param(task->call, "transfer"), transfer_id, sizeof(transfer_id)))
+		return err_set(&task->err, ERR_BAD_REQUEST, "the transfer id is not a ULID");
+	const int r = disk_remove_transfer(node->disk, transfer_id, &task->err);
+	if (r == 0)
+		buf_append(&task->answer, STR("{}"));
+	return r;
+}
+
+static void remove_begin(struct http_call *call, void *app)
+{
+	struct node *node = app;
+
+	if (!refuse_stranger(node, call))
+		http_run_task(call, node->work, 0, ANSWER_MAX, remove_run);
+}
+
+static const struct http_route routes[] = {
+	{ "PUT", "/api/v1/upload/chunk/:transfer/:file/:chunk", node_put_begin },
+	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk", read_begin },
+	{ "DELETE", "/internal/v1/transfer/:transfer", remove_begin },
+	{ "GET", "/health", health_begin },
+	{ NULL, NULL, NULL },
+};
+
+/* --- starting --- */
+
+static bool is_node_id(const char *id)
+{
+	const size_t size = strlen(id);
+
+	return size > 0 && size < STORE_NODE_ID_SIZE &&
+	       strspn(id, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._-") == size;
+}
+
+/* Reads dir/name into target (one line); when it is not there, writes `fresh` there durably and takes that. */
+static int keep_text(const char *dir, const char *name, const char *fresh, char *target, size_t target_size,
+		     struct err *err)
+{
+	AUTO(buf_fini) struct buf text = BUF_INIT(SMALL_FILE_MAX);
+	char path[PATH_MAX], line[SMALL_FILE_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+		return err_set(err, ERR_CONFIG, "state_dir is too long");
+	if (fs_read_file(path, SMALL_FILE_MAX, &text, err) < 0) {
+		if (!err || err->sys_errno != ENOENT)
+			return -ERR_SYSTEM;
+		(void)snprintf(line, sizeof(line), "%s\n", fresh);
+		if (fs_replace_file(path, str_from(line), FILE_MODE, err) < 0)
+			return -(int)err->code;
+		*err = ERR_INIT;
+		return str_copy(str_from(fresh), target, target_size)
+			       ? 0
+			       : err_set(err, ERR_INTERNAL, "'%s' does not fit", name);
+	}
+	struct str rest = buf_str(&text), first = STR_NONE;
+	(void)str_cut(&rest, '\n', &first);
+	if (first.size == 0 || !str_copy(first, target, target_size)) {
+		err_set(err, ERR_CONFIG, "'%s' does not hold what this node once wrote there", path);
+		err_hint(err, "restore it, or remove it to make this a new node");
+		return -ERR_CONFIG;
+	}
+	return 0;
+}
+
+static int open_identity(struct node *node, const struct node_conf *conf, struct err *err)
+{
+	uint8_t secret[16];
+	char hex[2 * sizeof(secret) + 1], made[32];
+	int r;
+
+	rng_secret(secret, sizeof(secret));
+	hex_encode(secret, sizeof(secret), hex);
+	(void)snprintf(made, sizeof(made), "node-%.10s", hex);
+	if (conf->node_id[0] != '\0' && !is_node_id(conf->node_id))
+		return err_set(err, ERR_CONFIG, "node_id is not 1 to 64 of A-Z a-z 0-9 . _ -");
+	r = keep_text(conf->state_dir, "node_id", conf->node_id[0] != '\0' ? conf->node_id : made, node->id,
+		      sizeof(node->id), err);
+	if (r < 0)
+		return r;
+	if (!is_node_id(node->id) || (conf->node_id[0] != '\0' && strcmp(conf->node_id, node->id) != 0)) {
+		char shown[128];
+
+		err_set(err, ERR_CONFIG, "the state_dir '%s' is that of node '%s'", conf->state_dir,
+			str_display(str_from(node->id), shown, sizeof(shown)));
+		err_hint(err, "give each node a state_dir of its own, or node_id its old value");
+		return -ERR_CONFIG;
+	}
+	rng_secret(secret, sizeof(secret));
+	hex_encode(secret, sizeof(secret), hex);
+	r = keep_text(conf->state_dir, "incarnation", hex, node->incarnation, sizeof(node->incarnation), err);
+	if (r == 0 && !hex_decode(str_from(node->incarnation), secret, sizeof(secret)))
+		r = err_set(err, ERR_CONFIG, "'%s/incarnation' is not 32 hex digits", conf->state_dir);
+	return r;
+}
+
+static bool is_one_folder(const char *a, const char *b)
+{
+	struct stat stat_a, stat_b;
+
+	return stat(a, &stat_a) == 0 && stat(b, &stat_b) == 0 && stat_a.st_dev == stat_b.st_dev &&
+	       stat_a.st_ino == stat_b.st_ino;
+}
+
+static int lock_folder(const char *dir, struct err *err)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/lock", dir) >= (int)sizeof(path))
+		return err_set(err, ERR_CONFIG, "the path '%.200s...' is too long", dir);
+	return fs_lock(path, err);
+}
+
+static int open_folders(struct node *node, const struct node_conf *conf, struct err *err)
+{
+	const char *data_dir = conf->data_dir[0] != '\0' ? conf->data_dir : conf->state_dir;
+	const struct disk_options options = {
+		.path = data_dir,
+		.free_floor_bytes = conf->free_floor_bytes,
+		.free_floor_percent = (unsigned)conf->free_floor_percent,
+	};
+	int r = fs_make_dirs(conf->state_dir, err);
+
+	if (r == 0)
+		r = fs_make_dirs(data_dir, err);
+	if (r < 0)
+		return r;
+	node->lock_fd = lock_folder(conf->state_dir, err);
+	if (node->lock_fd < 0)
+		return node->lock_fd;
+	/* Two nodes on one data_dir would remove each other's chunks. */
+	if (!is_one_folder(conf->state_dir, data_dir)) {
+		node->data_lock_fd = lock_folder(data_dir, err);
+		if (node->data_lock_fd < 0)
+			return node->data_lock_fd;
+	}
+	r = open_identity(node, conf, err);
+	if (r == 0)
+		r = disk_open(&options, &node->disk, err);
+	node->checked_us = clock_mono_us();
+	return r;
+}
+
+static int open_keys(struct node *node, const char *path, struct err *err)
+{
+	AUTO(buf_fini) struct buf text = BUF_INIT(KEY_FILE_MAX);
+	uint8_t key[MAC_SIZE];
+	int r = fs_read_file(path, KEY_FILE_MAX, &text, err);
+
+	if (r == 0)
+		r = ticket_keys_parse(buf_str(&text), &node->keys, err);
+	if (text.data)
+		mem_wipe(text.data, text.size);
+	if (r < 0)
+		return err_wrap(err, "cannot read the cluster keys in '%s'", path);
+	for (size_t i = 0; i < node->keys.count; i++) {
+		mac_derive(node->keys.keys[i].key, TICKET_KEY_SIZE, STR("internal"), key);
+		hex_encode(key, sizeof(key), node->internal_keys[i]);
+	}
+	mem_wipe(key, sizeof(key));
+	return 0;
+}
+
+static int open_server(struct node *node, const struct node_conf *conf, struct err *err)
+{
+	struct http_options options = http_options_default;
+	struct sock_addr addr;
+	char text[SOCK_TEXT_SIZE];
+	int r = sock_addr_parse(conf->listen, &addr, err);
+
+	if (r < 0)
+		return r;
+	if (!sock_addr_is_loopback(&addr) && !conf->is_insecure) {
+		err_set(err, ERR_CONFIG, "listening on %s would send chunks and tickets in the clear over a network",
+			conf->listen);
+		err_hint(err, "listen on loopback behind a TLS proxy, or say 'insecure: true' where the network itself "
+			      "is trusted");
+		return -ERR_CONFIG;
+	}
+	options.thread_count = (unsigned)conf->threads;
+	options.backend = (enum loop_backend)conf->loop;
+	options.connection_limit_count = CONNECTION_LIMIT;
+	options.body_limit_bytes = BODY_LIMIT_BYTES;
+	r = http_server_new(&options, &addr, routes, node, &node->server, err);
+	if (r < 0)
+		return r;
+	sock_addr_text(http_server_addr(node->server), text);
+	if (conf->advertise[0] == '\0' && (strncmp(text, "0.0.0.0:", 8) == 0 || strncmp(text, "[::]:", 5) == 0)) {
+		err_set(err, ERR_CONFIG,
+			"listening on all addresses (%s) says nothing about where others reach this node", text);
+		err_hint(err, "set 'advertise' to an address and port that clients and the scheduler can reach");
+		return -ERR_CONFIG;
+	}
+	if (!str_copy(str_from(conf->advertise[0] != '\0' ? conf->advertise : text), node->addr_text,
+		      sizeof(node->addr_text)))
+		return err_set(err, ERR_CONFIG, "advertise is longer than %zu bytes", sizeof(node->addr_text) - 1);
+	return 0;
+}
+
+static int open_courier(struct node *node, const struct node_conf *conf, struct err *err)
+{
+	struct courier_options options = {
+		.scheduler = conf->scheduler,
+		.internal_key = node->internal_keys[0],
+		.node.weight_milli = (uint32_t)conf->weight_milli,
+	};
+
+	(void)snprintf(options.node.id, sizeof(options.node.id), "%s", node->id);
+	(void)snprintf(options.node.addr, sizeof(options.node.addr), "%s", node->addr_text);
+	(void)snprintf(options.node.incarnation, sizeof(options.node.incarnation), "%s", node->incarnation);
+	if (conf->domain[0] != '\0' && !is_node_id(conf->domain))
+		return err_set(err, ERR_CONFIG, "domain is not up to 64 of A-Z a-z 0-9 . _ -");
+	(void)snprintf(options.node.domain, sizeof(options.node.domain), "%s", conf->domain);
+	return courier_new(&options, &node->courier, err);
+}
+
+int node_start(const struct node_conf *conf, struct node **ret_node, struct err *err)
+{
+	struct node *node = must_zalloc(1, sizeof(*node));
+	struct err local = ERR_INIT;
+	struct err *to = err ? err : &local;
+	int r;
+
+	*to = ERR_INIT;
+	node->lock_fd = -1;
+	node->data_lock_fd = -1;
+	node->clock_skew_us = conf->clock_skew_us;
+	MUST(pthread_mutex_init(&node->health_lock, NULL) == 0);
+	node->nonces = nonce_mem_new(NONCE_LIMIT);
+	r = open_folders(node, conf, to);
+	if (r == 0)
+		r = open_keys(node, conf->cluster_key_file, to);
+	if (r == 0)
+		r = work_new("disk", (unsigned)conf->workers, JOB_LIMIT, &node->work, to);
+	if (r == 0)
+		r = open_server(node, conf, to);
+	if (r == 0)
+		r = open_courier(node, conf, to);
+	if (r == 0)
+		r = http_server_start(node->server, to);
+	/* Last: the scheduler probes a node the moment it registers. */
+	if (r == 0)
+		r = courier_start(node->courier, to);
+	if (r < 0) {
+		node_stop(&node);
+		return r;
+	}
+	*ret_node = node;
+	return 0;
+}
+
+const struct sock_addr *node_addr(const struct node *node) { return http_server_addr(node->server); }
+
+void node_stop(struct node **node)
+{
+	struct node *n = *node;
+
+	if (!n)
+		return;
+	/* From the top down: calls under way still need the courier and the pool, and the pool's jobs the disk. */
+	if (n->server)
+		http_server_stop(n->server, STOP_GRACE_US);
+	courier_stop(&n->courier);
+	if (n->work)
+		work_free(&n->work);
+	if (n->server)
+		http_server_free(&n->server);
+	disk_close(&n->disk);
+	n->nonces->ops->free(n->nonces);
+	fs_close(&n->data_lock_fd);
+	fs_close(&n->lock_fd);
+	pthread_mutex_destroy(&n->health_lock);
+	mem_wipe(n, sizeof(*n));
+	free(n);
+	*node = NULL;
+}

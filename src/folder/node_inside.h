@@ -1,0 +1,42 @@
+/* What node.c (the node's life and its small calls) and node_put.c (taking chunks) share. */
+#ifndef HENG_FOLDER_NODE_INSIDE_H
+#define HENG_FOLDER_NODE_INSIDE_H
+
+#include <pthread.h>
+
+#include "folder/courier.h"
+#include "folder/disk.h"
+#include "folder/node.h"
+#include "plug/nonce.h"
+#include "wire/ticket.h"
+
+#define NODE_HEX_KEY_SIZE (2 * MAC_SIZE + 1)
+
+struct node {
+	char id[STORE_NODE_ID_SIZE];
+	char addr_text[STORE_ADDR_SIZE]; /* where others reach us */
+	char incarnation[33];
+	struct ticket_keys keys;
+	char internal_keys[COUNT_OF(((struct ticket_keys *)0)->keys)][NODE_HEX_KEY_SIZE];
+	int64_t clock_skew_us;
+	int lock_fd, data_lock_fd;
+	struct disk *disk;
+	struct work *work;
+	struct nonce_store *nonces;
+	struct courier *courier;
+	struct http_server *server;
+
+	pthread_mutex_t health_lock; /* protects the rest */
+	bool is_checking;
+	int64_t check_started_us, checked_us;
+	char diagnosis[400]; /* of the last self-check; "": passed */
+};
+
+/* PUT /api/v1/upload/chunk/:transfer/:file/:chunk */
+void node_put_begin(struct http_call *call, void *app);
+
+/* The ids of a chunk, from the path's parameters; -ERR_BAD_REQUEST. */
+int node_chunk_ids(const struct http_call *call, char ret_transfer_id[ULID_SIZE], uint64_t *ret_file_id,
+		   uint64_t *ret_chunk_index, struct err *err);
+
+#endif
