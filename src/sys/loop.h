@@ -74,7 +74,8 @@ void loop_timer_stop(struct loop *loop, struct timer *timer);
 /* From any thread. The post must stay alive until run is called; threads that post must be done before loop_free. */
 void loop_post(struct loop *loop, struct post *post);
 
-/* One turn: submits what was asked for, waits for the first of completion, timer, post, or timeout_us (-1: no limit), runs callbacks. */
+/* One turn: submits what was asked for, waits for the first of completion, timer, post, or timeout_us (-1: no limit), runs callbacks.
+ * May return early with nothing done. */
 void loop_turn(struct loop *loop, int64_t timeout_us);
 /* Turns until loop_stop (any thread) is called. */
 void loop_run(struct loop *loop);
