@@ -1,0 +1,194 @@
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/client.h"
+#include "app/progress.h"
+#include "base/json.h"
+#include "folder/push.h"
+
+const struct cmd_option cmd_push_options[] = {
+	CLIENT_OPTIONS,
+	{ "name", 'n', "BATCH", "name of the batch at the other end (the folder's own name)" },
+	{ "quiet", 'q', NULL, "say nothing but failures" },
+	{ "dry-run", 0, NULL, "scan and plan, send nothing" },
+	{ "parallel", 'p', "N", "chunks under way at once, 1 to 64 (8)" },
+	{ "chunk-size", 0, "SIZE", "cut of large files, 64KiB to 64MiB (the scheduler's)" },
+	{ "digest", 0, "md5|sha256", "digest of chunks and files (sha256)" },
+	{ "links", 0, "keep|skip|follow", "what to do with symbolic links (they are refused)" },
+	{ "priority", 0, "N", "0 to 1000; for people who look at transfers (0)" },
+	{ .name = NULL },
+};
+
+static volatile bool push_is_stopped; /* set by the signal handler, read by the push */
+
+static void push_stop(int number)
+{
+	/* The second Ctrl-C ends the process at once: what is acknowledged is safe. */
+	signal(number, SIG_DFL);
+	push_is_stopped = true;
+}
+
+struct push_view {
+	struct progress_view progress;
+	uint64_t problem_count;
+};
+
+static void push_show(void *owner, const struct push_progress *progress)
+{
+	struct push_view *view = owner;
+	progress_show(&view->progress, progress);
+}
+
+static void push_note(void *owner, const char *line)
+{
+	struct push_view *view = owner;
+	progress_note(&view->progress, line);
+}
+
+/* Entries that cannot be sent are failures: they are named even to who asked for quiet. */
+static void push_problem(void *owner, struct str path, const char *reason)
+{
+	struct push_view *view = owner;
+	char shown[3 * 4096], why[1024];
+	progress_clear(&view->progress);
+	view->problem_count++;
+	fprintf(stderr, "%s: %s\n", str_display(path, shown, sizeof(shown)),
+		str_display(str_from(reason), why, sizeof(why)));
+}
+
+static int push_read_options(const struct cmd *cmd, const char *const *values, struct push_options *options,
+			     struct err *err)
+{
+	static const char *const digests[] = { "md5", "sha256", NULL };
+	static const char *const links[] = { "keep", "skip", "follow", NULL };
+	static const enum walk_links link_modes[] = { WALK_LINKS_KEEP, WALK_LINKS_SKIP, WALK_LINKS_FOLLOW };
+	uint64_t parallel = 0, priority = 0, give_up_s = 0;
+	int digest = 1, link = -1;
+	int r = cmd_number(cmd, values, "parallel", 1, PUSH_PARALLEL_MAX, &parallel, err);
+	if (r == 0)
+		r = cmd_number(cmd, values, "priority", 0, 1000, &priority, err);
+	if (r == 0)
+		r = cmd_choice(cmd, values, "digest", digests, &digest, err);
+	if (r == 0)
+		r = cmd_choice(cmd, values, "links", links, &link, err);
+	if (r < 0)
+		return r;
+	const char *size = cmd_value(cmd, values, "chunk-size");
+	if (size != NULL && (!str_to_size(str_from(size), &options->chunk_bytes) || options->chunk_bytes < 64 * KIB ||
+			     options->chunk_bytes > 64 * MIB)) {
+		err_set(err, ERR_USAGE, "--chunk-size '%s' is not a size from 64KiB to 64MiB", size);
+		err_hint(err, "like 8MiB");
+		return -(int)ERR_USAGE;
+	}
+	const char *give_up = getenv("HENG_GIVE_UP_SECONDS");
+	if (give_up != NULL &&
+	    (!str_to_u64(str_from(give_up), &give_up_s) || give_up_s == 0 || give_up_s > 7 * 24 * 3600))
+		return err_set(err, ERR_USAGE, "HENG_GIVE_UP_SECONDS '%s' is not a number of seconds up to a week",
+			       give_up);
+	const char *name = cmd_value(cmd, values, "name");
+	if (name != NULL && name[0] == '\0')
+		return err_set(err, ERR_USAGE, "--name is empty");
+	options->batch = str_from(name);
+	options->parallel = (unsigned)parallel;
+	options->priority = (int)priority;
+	options->digest = digest == 0 ? DIGEST_MD5 : DIGEST_SHA256;
+	options->links = link < 0 ? WALK_LINKS_REFUSE : link_modes[link];
+	options->give_up_us = (int64_t)give_up_s * SEC_US;
+	options->is_dry_run = cmd_value(cmd, values, "dry-run") != NULL;
+	return 0;
+}
+
+/* One line, the last on stdout. */
+static void push_print_json(const struct push_result *result, const struct err *err)
+{
+	struct buf text = BUF_INIT(64 * KIB);
+	struct json json;
+	json_init(&json, &text);
+	json_open(&json, NULL);
+	json_c(&json, "transfer_id", result->transfer_id);
+	json_c(&json, "batch", result->batch);
+	json_c(&json, "state", result->state[0] != '\0' ? result->state : "none");
+	json_u64(&json, "files", result->files);
+	json_u64(&json, "bytes", result->bytes);
+	json_u64(&json, "chunks", result->chunks);
+	json_milli(&json, "seconds", result->elapsed_us / MSEC_US);
+	json_c(&json, "final", result->final_path);
+	json_u64(&json, "chunks_sent", result->chunks_sent);
+	json_u64(&json, "retries", result->retries);
+	json_u64(&json, "failovers", result->failovers);
+	json_u64(&json, "skipped", result->skipped_count);
+	json_u64(&json, "changed", result->changed_count);
+	if (err->code != ERR_NONE) {
+		json_c(&json, "error", err_word(err->code));
+		json_c(&json, "message", err->text);
+		json_c(&json, "hint", err->hint);
+		json_bool(&json, "is_resumable", result->is_resumable);
+	}
+	json_close(&json);
+	printf("%s\n", buf_cstr(&text));
+	buf_fini(&text);
+}
+
+static void push_print_done(const struct push_options *options, const struct push_result *result)
+{
+	char bytes[32], rate[32], batch[600], path[3 * 4608];
+	int64_t seconds_milli = max_i64(result->elapsed_us / MSEC_US, 1);
+	str_display(str_from(result->batch), batch, sizeof(batch));
+	size_display(result->bytes, bytes, sizeof(bytes));
+	if (options->is_dry_run) {
+		printf("'%s' would be %llu files, %s, in %llu chunks; nothing was sent\n", batch,
+		       (unsigned long long)result->files, bytes, (unsigned long long)result->chunks);
+		return;
+	}
+	printf("'%s' is complete: %llu files, %s in %lld.%03lld s (%s/s), %llu of %llu chunks sent, %llu retries\n",
+	       batch, (unsigned long long)result->files, bytes, (long long)(seconds_milli / 1000),
+	       (long long)(seconds_milli % 1000),
+	       size_display(result->bytes / (uint64_t)seconds_milli * 1000, rate, sizeof(rate)),
+	       (unsigned long long)result->chunks_sent, (unsigned long long)result->chunks,
+	       (unsigned long long)result->retries);
+	printf("it is at %s (transfer %s)\n", str_display(str_from(result->final_path), path, sizeof(path)),
+	       result->transfer_id);
+}
+
+int cmd_push_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)
+{
+	(void)operand_count;
+	struct err err = ERR_INIT;
+	struct client client;
+	struct push_view view = { .problem_count = 0 };
+	struct push_options options = { .folder = operands[0],
+					.is_interrupted = &push_is_stopped,
+					.progress = push_show,
+					.notice = push_note,
+					.problem = push_problem,
+					.owner = &view };
+	struct push_result result = { 0 };
+	bool is_json = cmd_value(cmd, values, "json") != NULL, is_quiet = cmd_value(cmd, values, "quiet") != NULL;
+	int r = push_read_options(cmd, values, &options, &err);
+	if (r == 0)
+		r = client_open(cmd, values, &client, &err);
+	if (r < 0) {
+		if (is_json)
+			push_print_json(&result, &err);
+		return cmd_fail(&err, "push of '%s' did not start", operands[0]);
+	}
+	options.url = client.url;
+	options.api_key = client.key;
+	progress_init(&view.progress, is_quiet, is_json);
+	signal(SIGINT, push_stop);
+	signal(SIGTERM, push_stop);
+	r = push_folder(&options, &result, &err);
+	progress_clear(&view.progress);
+	if (result.skipped_count > 0 && !is_quiet)
+		fprintf(stderr, "%llu links or special files were left out, as asked\n",
+			(unsigned long long)result.skipped_count);
+	if (is_json)
+		push_print_json(&result, &err);
+	if (r < 0)
+		return cmd_fail(&err, "push of '%s' stopped", result.batch[0] != '\0' ? result.batch : operands[0]);
+	if (!is_json && !is_quiet)
+		push_print_done(&options, &result);
+	return CMD_DONE;
+}

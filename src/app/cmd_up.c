@@ -1,0 +1,415 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/boot.h"
+#include "app/cmd.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "sys/fetch.h"
+#include "sys/fs.h"
+#include "sys/loop.h"
+
+#define UP_NODES_MAX    64
+#define UP_READY_US     (30 * SEC_US)
+#define UP_STOP_US      (4 * SEC_US)
+#define UP_STARTS_MAX   8 /* of one child before everything is ready */
+#define UP_KEY_FILE_MAX (64 * KIB)
+/* Longer than the three probes by which the scheduler notices, so that the node is out of the pool and its work has moved on first. */
+#define UP_RESTART_AFTER_S 10
+
+const struct cmd_option cmd_up_options[] = {
+	{ "data", 'd', "DIR", "folder for everything: keys, tables, chunks, batches; made when absent" },
+	{ "listen", 'l', "HOST:PORT", "where the scheduler serves; port 0 picks one (127.0.0.1:7080)" },
+	{ "nodes", 'n', "N", "storage nodes, 1 to 64 (3)" },
+	{ "restart-after", 0, "SECONDS|never", "when a node that died is started again (10)" },
+	{ .name = NULL },
+};
+
+struct up {
+	char dir[PATH_MAX], listen[128], key_path[PATH_MAX + 32];
+	char api_key[65], api_key_sha256[DIGEST_HEX_SIZE];
+	const char *loop;
+	uint64_t node_count;
+	int64_t restart_after_us;
+	int lock_fd;
+	struct boot boot;
+};
+
+/* --- the folder --- */
+static int up_path(const struct up *up, const char *name, char target[PATH_MAX + 32], struct err *err)
+{
+	if (snprintf(target, PATH_MAX + 32, "%s/%s", up->dir, name) >= PATH_MAX)
+		return err_set(err, ERR_USAGE, "the path of --data is too long");
+	return 0;
+}
+
+static int up_make_dir(struct up *up, const char *name, struct err *err)
+{
+	char path[PATH_MAX + 32];
+	int r = up_path(up, name, path, err);
+	return r < 0 ? r : fs_make_dirs(path, err);
+}
+
+/* As the user gave it, made absolute: links in it stay, so that the paths shown are those that the user knows. */
+static int up_take_dir(struct up *up, const char *dir, struct err *err)
+{
+	char cwd[PATH_MAX] = "";
+	if (dir == NULL || dir[0] == '\0') {
+		err_set(err, ERR_USAGE, "no data folder");
+		err_hint(err, "heng up --data DIR");
+		return -(int)ERR_USAGE;
+	}
+	if (dir[0] != '/' && getcwd(cwd, sizeof(cwd)) == NULL)
+		return err_sys(err, ERR_SYSTEM, errno, "finding the current folder");
+	size_t size = strlen(dir);
+	while (size > 1 && dir[size - 1] == '/')
+		size--;
+	int written = dir[0] == '/' ? snprintf(up->dir, sizeof(up->dir), "%.*s", (int)size, dir)
+				    : snprintf(up->dir, sizeof(up->dir), "%s/%.*s", cwd, (int)size, dir);
+	if (written >= (int)sizeof(up->dir))
+		return err_set(err, ERR_USAGE, "the path of --data is too long");
+	/* It goes into configuration files and into the one line that scripts read. */
+	for (const char *c = up->dir; *c != '\0'; c++) {
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			return err_set(err, ERR_USAGE, "the path of --data has a control character in it");
+	}
+	return 0;
+}
+
+/* Reads a key file, or makes one of 32 random bytes. The file's text is `prefix`, 64 hex digits, a line end. */
+static int up_key(struct up *up, const char *name, const char *prefix, struct buf *ret_text, struct err *err)
+{
+	char path[PATH_MAX + 32];
+	int r = up_path(up, name, path, err);
+	if (r < 0)
+		return r;
+	if (access(path, F_OK) == 0)
+		return fs_read_file(path, UP_KEY_FILE_MAX, ret_text, err);
+	uint8_t key[32];
+	char hex[65];
+	rng_secret(key, sizeof(key));
+	hex_encode(key, sizeof(key), hex);
+	mem_wipe(key, sizeof(key));
+	buf_printf(ret_text, "%s%s\n", prefix, hex);
+	mem_wipe(hex, sizeof(hex));
+	return fs_replace_file(path, buf_str(ret_text), 0600, err);
+}
+
+static int up_make_folder(struct up *up, struct err *err)
+{
+	char name[32], path[PATH_MAX + 32];
+	int r = fs_make_dirs(up->dir, err);
+	if (r == 0)
+		r = up_path(up, "lock", path, err);
+	if (r < 0)
+		return r;
+	up->lock_fd = fs_lock(path, err);
+	if (up->lock_fd < 0)
+		return err_wrap(err, "taking the lock of '%s'", up->dir);
+	static const char *const folders[] = { "scheduler", "staging", "final" };
+	for (size_t i = 0; r == 0 && i < COUNT_OF(folders); i++)
+		r = up_make_dir(up, folders[i], err);
+	for (uint64_t i = 1; r == 0 && i <= up->node_count; i++) {
+		snprintf(name, sizeof(name), "n%llu", (unsigned long long)i);
+		r = up_make_dir(up, name, err);
+	}
+	if (r < 0)
+		return r;
+	struct buf text = BUF_INIT(UP_KEY_FILE_MAX);
+	r = up_key(up, "cluster.key", "1 ", &text, err);
+	buf_clear(&text);
+	if (r == 0)
+		r = up_key(up, "uploader.key", "", &text, err);
+	struct str key = buf_str(&text);
+	while (key.size > 0 && (key.data[key.size - 1] == '\n' || key.data[key.size - 1] == ' '))
+		key.size--;
+	if (r == 0 && (key.size < 32 || !str_copy(key, up->api_key, sizeof(up->api_key))))
+		r = err_set(err, ERR_CONFIG, "'%s/uploader.key' does not hold a key of 32 to 64 characters", up->dir);
+	if (r == 0)
+		digest_of(DIGEST_SHA256, key.data, key.size, up->api_key_sha256);
+	if (text.data != NULL)
+		mem_wipe(text.data, text.size);
+	buf_fini(&text);
+	return r < 0 ? r : up_path(up, "uploader.key", up->key_path, err);
+}
+
+/* --- the configurations --- */
+static void up_yaml(struct buf *text, const char *name, const char *dir, const char *below)
+{
+	buf_printf(text, "%s: \"", name);
+	for (const char *c = dir; *c != '\0'; c++)
+		buf_printf(text, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+	buf_printf(text, "%s%s\"\n", below[0] != '\0' ? "/" : "", below);
+}
+
+static int up_write(struct up *up, struct boot_child *child, struct buf *text, struct err *err)
+{
+	int r = text->is_failed ? err_set(err, ERR_NO_MEMORY, "no memory for a configuration")
+				: fs_replace_file(child->conf_path, buf_str(text), 0600, err);
+	buf_fini(text);
+	(void)up;
+	return r;
+}
+
+static int up_write_scheduler(struct up *up, struct boot_child *child, struct err *err)
+{
+	struct buf text = BUF_INIT(64 * KIB);
+	buf_printf(&text, "# Written by heng up at each start.\n");
+	up_yaml(&text, "listen", up->listen, "");
+	up_yaml(&text, "state_dir", up->dir, "scheduler");
+	up_yaml(&text, "staging_dir", up->dir, "staging");
+	up_yaml(&text, "final_dir", up->dir, "final");
+	up_yaml(&text, "cluster_key_file", up->dir, "cluster.key");
+	up_yaml(&text, "loop", up->loop, "");
+	buf_printf(&text, "users:\n  - name: uploader\n    key_sha256: %s\n    role: uploader\n", up->api_key_sha256);
+	return up_write(up, child, &text, err);
+}
+
+/* Where nodes, and who reads the ready line, reach a scheduler that listens everywhere. */
+static void up_url(const struct up *up, char target[256])
+{
+	const char *addr = up->boot.children[0].addr, *port = strrchr(addr, ':');
+	if (strncmp(addr, "0.0.0.0:", 8) == 0 && port != NULL)
+		snprintf(target, 256, "http://127.0.0.1%s", port);
+	else if (strncmp(addr, "[::]:", 5) == 0 && port != NULL)
+		snprintf(target, 256, "http://[::1]%s", port);
+	else
+		snprintf(target, 256, "http://%s", addr);
+}
+
+static int up_write_node(struct up *up, struct boot_child *child, struct err *err)
+{
+	struct buf text = BUF_INIT(64 * KIB);
+	char url[256];
+	up_url(up, url);
+	buf_printf(&text, "# Written by heng up at each start.\nnode_id: %s\nlisten: \"127.0.0.1:0\"\n", child->name);
+	up_yaml(&text, "state_dir", up->dir, child->name);
+	up_yaml(&text, "scheduler", url, "");
+	up_yaml(&text, "cluster_key_file", up->dir, "cluster.key");
+	up_yaml(&text, "loop", up->loop, "");
+	/* Small floors, so that a first try works on a small disk. */
+	buf_printf(&text, "free_floor: 64MiB\nfree_floor_percent: 1\n");
+	return up_write(up, child, &text, err);
+}
+
+static int up_name_child(struct up *up, struct boot_child *child, const char *name, const char *command,
+			 struct err *err)
+{
+	char path[PATH_MAX + 32], file[64];
+	snprintf(child->name, sizeof(child->name), "%s", name);
+	child->command = command;
+	child->restart_after_us = strcmp(command, "node") == 0 ? up->restart_after_us : 0;
+	snprintf(file, sizeof(file), "%s.yaml", name);
+	int r = up_path(up, file, path, err);
+	if (r < 0)
+		return r;
+	child->conf_path = must_strdup(path);
+	snprintf(file, sizeof(file), "%s.log", name);
+	r = up_path(up, file, path, err);
+	if (r == 0)
+		child->log_path = must_strdup(path);
+	return r;
+}
+
+/* --- getting ready --- */
+static int up_check_child(const struct boot_child *child, struct err *err)
+{
+	char text[400];
+	if (child->pid != 0 || child->start_count < UP_STARTS_MAX)
+		return 0;
+	boot_describe_end(child, text, sizeof(text));
+	err_set(err, ERR_REFUSED, "%s", text);
+	err_hint(err, "all of it: %s", child->log_path);
+	return -(int)ERR_REFUSED;
+}
+
+static int up_too_late(const struct up *up, const char *what, struct err *err)
+{
+	err_set(err, ERR_TIMEOUT, "%s after %lld s", what, (long long)(UP_READY_US / SEC_US));
+	err_hint(err, "the logs: %s/*.log", up->dir);
+	return -(int)ERR_TIMEOUT;
+}
+
+/* Until children first..end have said where they serve. 1: told to stop meanwhile. */
+static int up_await(struct up *up, size_t first, size_t end, int64_t until_us, struct err *err)
+{
+	for (;;) {
+		size_t serving = 0;
+		int r = 0;
+		for (size_t i = 0; i < up->boot.child_count; i++) {
+			r = r < 0 ? r : up_check_child(&up->boot.children[i], err);
+			serving += i >= first && i < end && up->boot.children[i].addr[0] != '\0';
+		}
+		if (r < 0)
+			return r;
+		if (up->boot.is_told_to_stop)
+			return 1;
+		if (serving == end - first)
+			return 0;
+		if (clock_mono_us() >= until_us)
+			return up_too_late(up, first == 0 ? "the scheduler does not serve" : "not every node serves",
+					   err);
+		r = boot_step(&up->boot, 100 * MSEC_US, err);
+		if (r < 0)
+			return r;
+	}
+}
+
+/* How many of our nodes take work, by the scheduler's word; negative when it does not answer. */
+static int up_count_nodes(const struct up *up, struct fetch *fetch, struct err *err)
+{
+	char base[256], url[300], header[100];
+	up_url(up, base);
+	snprintf(url, sizeof(url), "%s/api/v1/nodes", base);
+	snprintf(header, sizeof(header), "X-Api-Key: %s", up->api_key);
+	struct fetch_call call = FETCH_CALL_INIT;
+	call.url = url;
+	call.headers[0] = header;
+	call.timeout_us = 2 * SEC_US;
+	int count = fetch_do(fetch, &call, err);
+	if (count == 0) {
+		json_error_t fault;
+		json_t *root = json_loadb(call.answer.data != NULL ? call.answer.data : "", call.answer.size, 0,
+					  &fault);
+		size_t i;
+		json_t *item;
+		json_array_foreach(json_object_get(root, "nodes"), i, item)
+		{
+			const char *id = json_string_value(json_object_get(item, "id"));
+			bool takes_work = json_is_true(json_object_get(item, "takes_work"));
+			for (size_t j = 1; id != NULL && takes_work && j < up->boot.child_count; j++)
+				count += strcmp(up->boot.children[j].name, id) == 0;
+		}
+		json_decref(root);
+	}
+	buf_fini(&call.answer);
+	return count;
+}
+
+static int up_await_nodes(struct up *up, int64_t until_us, struct err *err)
+{
+	struct fetch *fetch;
+	int r = fetch_new(&fetch, err);
+	if (r < 0)
+		return r;
+	for (;;) {
+		r = up_await(up, 1, up->boot.child_count, until_us, err);
+		if (r != 0)
+			break;
+		struct err asked = ERR_INIT;
+		int count = up_count_nodes(up, fetch, &asked);
+		if (count == (int)up->node_count)
+			break;
+		if (clock_mono_us() >= until_us) {
+			r = up_too_late(up, count < 0 ? asked.text : "not every node is registered and takes work",
+					err);
+			break;
+		}
+		r = boot_step(&up->boot, 50 * MSEC_US, err);
+		if (r < 0)
+			break;
+	}
+	fetch_free(&fetch);
+	return r;
+}
+
+/* Scheduler, then nodes, then ready. 1: told to stop meanwhile. */
+static int up_start(struct up *up, struct err *err)
+{
+	int64_t until_us = clock_mono_us() + UP_READY_US;
+	struct boot_child *scheduler = &up->boot.children[0];
+	int r = up_name_child(up, scheduler, "scheduler", "scheduler", err);
+	if (r == 0)
+		r = up_write_scheduler(up, scheduler, err);
+	for (uint64_t i = 1; r == 0 && i <= up->node_count; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "n%llu", (unsigned long long)i);
+		r = up_name_child(up, &up->boot.children[i], name, "node", err);
+	}
+	if (r == 0)
+		r = boot_start(&up->boot, scheduler, err);
+	if (r == 0)
+		r = up_await(up, 0, 1, until_us, err);
+	if (r != 0)
+		return r;
+	/* The port that was picked is kept from now on: nodes and clients know it. */
+	snprintf(up->listen, sizeof(up->listen), "%s", scheduler->addr);
+	r = up_write_scheduler(up, scheduler, err);
+	for (uint64_t i = 1; r == 0 && i <= up->node_count; i++) {
+		r = up_write_node(up, &up->boot.children[i], err);
+		if (r == 0)
+			r = boot_start(&up->boot, &up->boot.children[i], err);
+	}
+	return r < 0 ? r : up_await_nodes(up, until_us, err);
+}
+
+static int up_run(struct up *up, struct err *err)
+{
+	int r = boot_init(&up->boot, (size_t)up->node_count + 1, err);
+	if (r == 0)
+		r = up_start(up, err);
+	if (r == 0) {
+		char url[256];
+		up_url(up, url);
+		up->boot.is_settled = true;
+		printf("ready %s data=%s key=%s\n", url, up->dir, up->key_path);
+		fflush(stdout);
+		while (r == 0 && !up->boot.is_told_to_stop)
+			r = boot_step(&up->boot, -1, err);
+	}
+	boot_stop(&up->boot, UP_STOP_US);
+	boot_fini(&up->boot);
+	return r < 0 ? r : 0;
+}
+
+static int up_read_options(const struct cmd *cmd, const char *const *values, struct up *up, struct err *err)
+{
+	const char *listen = cmd_value(cmd, values, "listen"), *restart = cmd_value(cmd, values, "restart-after");
+	uint64_t restart_after_s = UP_RESTART_AFTER_S;
+	bool is_never = restart != NULL && strcmp(restart, "never") == 0;
+	enum loop_backend backend;
+	up->node_count = 3;
+	int r = up_take_dir(up, cmd_value(cmd, values, "data"), err);
+	if (r == 0)
+		r = cmd_number(cmd, values, "nodes", 1, UP_NODES_MAX, &up->node_count, err);
+	if (r == 0 && !is_never)
+		r = cmd_number(cmd, values, "restart-after", 0, 7 * 24 * 3600, &restart_after_s, err);
+	if (r < 0)
+		return r;
+	up->restart_after_us = is_never ? BOOT_NEVER : (int64_t)restart_after_s * SEC_US;
+	snprintf(up->listen, sizeof(up->listen), "%s", listen != NULL ? listen : "127.0.0.1:7080");
+	if (strpbrk(up->listen, "\"\\\n\r\t ") != NULL || strrchr(up->listen, ':') == NULL)
+		return err_set(err, ERR_USAGE, "--listen '%s' is not HOST:PORT", up->listen);
+	up->loop = getenv("HENG_LOOP");
+	if (up->loop == NULL)
+		up->loop = "auto";
+	if (!loop_backend_from_name(up->loop, &backend))
+		return err_set(err, ERR_USAGE, "HENG_LOOP '%s' is none of: auto, io_uring, epoll", up->loop);
+	return 0;
+}
+
+int cmd_up_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)
+{
+	(void)operand_count, (void)operands;
+	struct err err = ERR_INIT;
+	struct up up = { .lock_fd = -1, .boot = { .signal_fd = -1 } };
+	log_setup("up", LOG_INFO, false);
+	int r = up_read_options(cmd, values, &up, &err);
+	if (r == 0)
+		r = up_make_folder(&up, &err);
+	if (r == 0)
+		r = up_run(&up, &err);
+	fs_close(&up.lock_fd);
+	mem_wipe(up.api_key, sizeof(up.api_key));
+	return r < 0 ? cmd_fail(&err, "heng up on '%s' stops", up.dir) : CMD_DONE;
+}

@@ -1,0 +1,35 @@
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/cmd.h"
+
+int main(int argc, char **argv)
+{
+	/* A reader of our output or a peer that has gone is an error value where it happens, not the end of the process. */
+	signal(SIGPIPE, SIG_IGN);
+	const char *name = argc > 1 ? argv[1] : "help";
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+		name = "help";
+	if (strcmp(name, "--version") == 0)
+		name = "version";
+	const struct cmd *cmd = cmd_find(name);
+	if (cmd == NULL) {
+		struct err err = ERR_INIT;
+		err_set(&err, ERR_USAGE, "there is no such command");
+		err_hint(&err, "heng help lists them");
+		return cmd_fail(&err, "%s", name);
+	}
+	/* Without a word at all the help is printed, and yet nothing was done. */
+	if (argc < 2) {
+		char *words[] = { argv[0], NULL };
+		(void)cmd_run(cmd, 1, words);
+		return CMD_USAGE;
+	}
+	int code = cmd_run(cmd, argc - 1, argv + 1);
+	if (fflush(stdout) != 0 && code == CMD_DONE) {
+		fprintf(stderr, "heng: the output could not be written\n");
+		return CMD_INCOMPLETE;
+	}
+	return code;
+}
