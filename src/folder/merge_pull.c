@@ -292,27 +292,31 @@ static enum outcome look_at(struct pull *pull, struct pull_call *place)
 
 /* --- one object --- */
 
-/* Hashes what lies behind the frontier in one piece, and frees the places it has passed. */
+/* Hashes what lies behind the frontier in one piece, and frees the places that it has passed. */
 static int advance(struct pull *pull)
 {
+	uint64_t frontier;
+
 	for (;;) {
-		uint64_t frontier = merge_target_frontier(pull->target);
+		frontier = merge_target_frontier(pull->target);
 		uint64_t index = frontier / pull->run->transfer.chunk_bytes;
-		/* At the end of a chunk the place to free is that chunk's, the one before. */
-		struct pull_call *before = index > 0 ? &pull->calls[(index - 1) % pull->window_count] : NULL;
-		if (before && before->state == CALL_COMPLETE && before->chunk.chunk_index == index - 1)
-			before->state = CALL_NONE;
-		struct pull_call *place = &pull->calls[index % pull->window_count];
-		if (frontier == pull->object.size_bytes || place->state == CALL_NONE ||
-		    place->chunk.chunk_index != index)
-			return 0;
+		const struct pull_call *place = &pull->calls[index % pull->window_count];
+		if (place->state == CALL_NONE || place->chunk.chunk_index != index)
+			break;
 		uint64_t end = chunk_offset(pull, index) + place->kept_bytes;
-		if (end == frontier)
-			return 0;
+		if (end <= frontier)
+			break;
 		int result = merge_target_catch_up(pull->target, end, &pull->err);
 		if (result < 0)
 			return result;
 	}
+	for (unsigned i = 0; i < pull->window_count; i++) {
+		struct pull_call *place = &pull->calls[i];
+		if (place->state == CALL_COMPLETE &&
+		    chunk_offset(pull, place->chunk.chunk_index) + place->chunk.size_bytes <= frontier)
+			place->state = CALL_NONE;
+	}
+	return 0;
 }
 
 static enum outcome fill_window(struct pull *pull)

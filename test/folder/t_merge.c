@@ -1,0 +1,576 @@
+/* Merging against a real store and scripted nodes: what arrives is what was sent, or the transfer says what must come again. */
+/* The world is a second source of this test; tests are built from one. */
+#include "folder/merge_world.c"
+
+#include "base/hash.h"
+#include "folder/merge_impl.h"
+#include "wire/manifest.h"
+
+#define T0 1700000000123456789
+#define NAME_255                                                                                               \
+	"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn" \
+	"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn" \
+	"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
+
+static int setup(void **state)
+{
+	*state = world_new();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *world = *state;
+
+	world_free(&world);
+	return 0;
+}
+
+/* A bit of everything: packs, a file of three chunks, nothing, links, names that are no text. */
+static void make_source(struct world *world)
+{
+	char name[64];
+
+	world_folder(world, "sub");
+	world_folder(world, "sub/empty");
+	world_folder(world, "sub/deep");
+	world_file(world, "big", 2 * WORLD_CHUNK_BYTES + 17, 1, 0644, T0);
+	world_file(world, "exact", 2 * WORLD_CHUNK_BYTES, 2, 0400, T0 + 1);
+	world_file(world, "one", WORLD_CHUNK_BYTES, 3, 04755, T0 + 2);
+	world_file(world, "nothing", 0, 0, 0444, 1);
+	world_file(world, "sub/\xff\xfe\n", 100, 4, 0600, T0 + 3);
+	world_file(world, "sub/" NAME_255, 1, 5, 0666, 999999999);
+	for (unsigned i = 0; i < 60; i++) {
+		snprintf(name, sizeof(name), "sub/deep/small%02u", i);
+		world_file(world, name, 1000 + 97 * i, 100 + i, i % 2 ? 0444 : 0640, T0 + 1000 + i);
+	}
+	assert_int_equal(symlinkat("../one", world->source_fd, "sub/link"), 0);
+	world_attributes(world, "sub/empty", 0700, T0 + 4);
+	world_attributes(world, "sub/deep", 0555, T0 + 5);
+	world_attributes(world, "sub", 02750, T0 + 6);
+	world_attributes(world, ".", 0555, T0 + 7);
+}
+
+struct text {
+	struct buf manifest; /* without the lines that begin with # */
+	size_t digest_count;
+};
+
+static void read_manifest(struct world *world, const char *batch, struct text *text)
+{
+	char path[512];
+	struct buf whole = BUF_INIT(MIB);
+	struct err err = ERR_INIT;
+	struct str rest, line;
+
+	snprintf(path, sizeof(path), "%s/.heng/%s.manifest", world->final_dir, batch);
+	GOOD(fs_read_file(path, MIB, &whole, &err));
+	rest = buf_str(&whole);
+	while (str_cut(&rest, '\n', &line)) {
+		if (str_starts(line, STR("# "))) {
+			text->digest_count++;
+			assert_int_equal(line.size -
+						 (size_t)((const char *)memrchr(line.data, ' ', line.size) - line.data),
+					 1 + 2 * digest_size(world->digest));
+			continue;
+		}
+		buf_append(&text->manifest, line);
+		buf_append_c(&text->manifest, "\n");
+	}
+	buf_fini(&whole);
+}
+
+static void merge_everything(struct world *world)
+{
+	struct text text = { .manifest = BUF_INIT(MIB) };
+
+	make_source(world);
+	world_send(world, "batch \xe4\xb8\xad");
+	world_merge_start(world);
+	/* More than once is not more than that. */
+	merge_enqueue(world->merge, world->transfer.id);
+	merge_enqueue(world->merge, world->transfer.id);
+	world_assert_completed(world);
+	assert_string_equal(world->transfer.reason, "");
+
+	read_manifest(world, world->transfer.batch, &text);
+	assert_int_equal(text.digest_count, world->transfer.file_count);
+	assert_int_equal(crc32c(0, text.manifest.data, text.manifest.size), world->transfer.manifest_crc32c);
+	buf_fini(&text.manifest);
+
+	char path[256];
+	merge_final_path(world->merge, str_from(world->transfer.batch), path, sizeof(path));
+	assert_int_equal(access(path, F_OK), 0);
+	assert_true(merge_batch_exists(world->merge, str_from(world->transfer.batch)));
+	assert_false(merge_batch_exists(world->merge, STR("other")));
+}
+
+static void test_everything(void **state) { merge_everything(*state); }
+
+static void test_everything_md5_one_by_one(void **state)
+{
+	struct world *world = *state;
+
+	world->digest = DIGEST_MD5;
+	world->options.object_limit_count = 1;
+	world->options.node_connection_limit = 1;
+	merge_everything(world);
+}
+
+/* One object of many chunks: several at once, hashed behind the frontier. */
+static void test_window(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, "big", 40 * WORLD_CHUNK_BYTES + 1, 9, 0644, T0);
+	atomic_store(&world->nodes[0].cut_count, 5);
+	world->options.node_connection_limit = 3;
+	world_send(world, "batch");
+	world_merge_start(world);
+	world_assert_completed(world);
+}
+
+static void test_no_bytes(void **state)
+{
+	struct world *world = *state;
+
+	world_folder(world, "only");
+	world_file(world, "only/nothing", 0, 0, 0600, T0);
+	world_send(world, "batch");
+	world_merge_start(world);
+	world_assert_completed(world);
+	assert_int_equal(world->transfer.chunk_count, 0);
+}
+
+static void test_many_small(void **state)
+{
+	struct world *world = *state;
+	char name[64];
+
+	/* Packs with more members than are held at once. */
+	world_folder(world, "d");
+	for (unsigned i = 0; i < 900; i++) {
+		snprintf(name, sizeof(name), "d/%03u", i);
+		world_file(world, name, 1 + i % 50, i, 0644, T0 + i);
+	}
+	world_send(world, "batch");
+	world_merge_start(world);
+	world_assert_completed(world);
+}
+
+/* Answers that break off, and a node that has trouble for a moment: tried again, from where it stopped. */
+static void test_broken_answers(void **state)
+{
+	struct world *world = *state;
+
+	make_source(world);
+	atomic_store(&world->nodes[0].cut_count, 3);
+	atomic_store(&world->nodes[1].cut_count, 3);
+	world->options.object_limit_count = 2;
+	world_send(world, "batch");
+	world_merge_start(world);
+	world_assert_completed(world);
+}
+
+static void assert_again(struct world *world, uint64_t file_id, enum chunk_state chunk_state, uint64_t count)
+{
+	struct chunk_list *list = chunks_of(world);
+
+	world_wait_job_end(world);
+	for (size_t i = 0; i < list->count; i++) {
+		enum chunk_state expected = list->chunks[i].file_id == file_id ? chunk_state : CHUNK_STORED;
+		assert_int_equal(list->chunks[i].state, expected);
+	}
+	free(list);
+	assert_int_equal(world_count_in_state(world, chunk_state), count);
+	assert_int_equal(faccessat(world->final_fd, world->transfer.batch, F_OK, 0), -1);
+}
+
+static void send_again(struct world *world)
+{
+	world_resend(world);
+	merge_enqueue(world->merge, world->transfer.id);
+	world_assert_completed(world);
+}
+
+/* One byte of one chunk is wrong on its node: only that file comes again, and the node has forgotten the bad chunk only. */
+static void test_wrong_chunk(void **state)
+{
+	struct world *world = *state;
+	struct store_chunk bad, good;
+
+	make_source(world);
+	world_send(world, "batch");
+	uint64_t file_id = world_file_id(world, "big");
+	assert_true(world_chunk(world, file_id, 1, &bad));
+	assert_true(world_chunk(world, file_id, 2, &good));
+	world_flip_byte(world, &bad);
+	world_merge_start(world);
+	world_wait(world, TRANSFER_UPLOADING);
+	assert_non_null(strstr(world->transfer.reason, "'big'"));
+	assert_non_null(strstr(world->transfer.reason, bad.actual_node));
+	assert_again(world, file_id, CHUNK_PENDING, 3);
+	assert_false(world_chunk_is_there(world, &bad));
+	assert_true(world_chunk_is_there(world, &good));
+	send_again(world);
+}
+
+static void test_wrong_pack(void **state)
+{
+	struct world *world = *state;
+	struct store_chunk bad;
+
+	make_source(world);
+	world_send(world, "batch");
+	uint64_t file_id = world_file_id(world, "sub/deep/small07");
+	assert_true(world_chunk(world, file_id, 0, &bad));
+	world_flip_byte(world, &bad);
+	world_merge_start(world);
+	world_wait(world, TRANSFER_UPLOADING);
+	assert_again(world, file_id, CHUNK_PENDING, 1);
+	assert_false(world_chunk_is_there(world, &bad));
+	send_again(world);
+}
+
+/* A node that cannot remove one chunk forgets them all, which is said of them. */
+static void test_wrong_chunk_and_no_delete(void **state)
+{
+	struct world *world = *state;
+	struct store_chunk bad;
+
+	make_source(world);
+	world_send(world, "batch");
+	uint64_t file_id = world_file_id(world, "one");
+	assert_true(world_chunk(world, file_id, 0, &bad));
+	world_flip_byte(world, &bad);
+	struct world_node *node = world_node_of(world, &bad);
+	atomic_store(&node->is_without_chunk_delete, true);
+	world_merge_start(world);
+	world_wait(world, TRANSFER_UPLOADING);
+	world_wait_job_end(world);
+	struct chunk_list *list = chunks_of(world);
+	for (size_t i = 0; i < list->count; i++)
+		if (strcmp(list->chunks[i].target_node, node->id) == 0)
+			assert_int_not_equal(list->chunks[i].state, CHUNK_STORED);
+	free(list);
+	assert_int_equal(world_dir_count(node->dir_fd), 0);
+	atomic_store(&node->forget_count, 0);
+	send_again(world);
+}
+
+/* The chunks are right and the file's digest is not: the client read two different files. All chunks must come anew, so no node keeps one. */
+static void test_wrong_digest(void **state)
+{
+	struct world *world = *state;
+	struct store *store = world->store;
+	struct err err = ERR_INIT;
+	char digests[2][DIGEST_HEX_SIZE];
+	uint64_t seqs[2] = { 0, 0 };
+	struct store_chunk chunk;
+
+	world_file(world, "a", 3 * WORLD_CHUNK_BYTES, 1, 0644, T0);
+	world_file(world, "b", 0, 1, 0644, T0);
+	plan(world, "batch");
+	struct chunk_list *list = chunks_of(world);
+	for (size_t i = 0; i < list->count; i++)
+		put_chunk(world, &list->chunks[i]);
+	free(list);
+	seqs[0] = 1;
+	seqs[1] = 2;
+	digest_of(world->digest, "other", 5, digests[0]);
+	digest_of(world->digest, "other", 5, digests[1]);
+	GOOD(store->ops->bind_digests(store, world->transfer.id, seqs, (const char(*)[DIGEST_HEX_SIZE])digests, 2,
+				      &err));
+	GOOD(store->ops->transfer_get(store, world->transfer.id, &world->transfer, &err));
+	GOOD(store->ops->transfer_move(store, &world->transfer, TRANSFER_MERGING, "", false, 1, &err));
+	world_merge_start(world);
+	world_wait(world, TRANSFER_UPLOADING);
+	assert_again(world, 1, CHUNK_PENDING, 3);
+	for (uint64_t i = 0; i < 3; i++) {
+		assert_true(world_chunk(world, 1, i, &chunk));
+		assert_false(world_chunk_is_there(world, &chunk));
+	}
+	send_again(world);
+}
+
+static void test_chunk_gone(void **state)
+{
+	struct world *world = *state;
+	struct store_chunk gone;
+	char name[128];
+
+	make_source(world);
+	world_send(world, "batch");
+	uint64_t file_id = world_file_id(world, "exact");
+	assert_true(world_chunk(world, file_id, 0, &gone));
+	world_chunk_name(world, &gone, name);
+	assert_int_equal(unlinkat(world_node_of(world, &gone)->dir_fd, name, 0), 0);
+	world_merge_start(world);
+	world_wait(world, TRANSFER_UPLOADING);
+	assert_non_null(strstr(world->transfer.reason, gone.actual_node));
+	assert_again(world, file_id, CHUNK_LOST, 2);
+	send_again(world);
+}
+
+static void test_chunk_of_wrong_length(void **state)
+{
+	static const int64_t changes[] = { -1, 1 };
+	struct world *world = *state;
+	struct store_chunk chunk;
+	char name[128];
+
+	make_source(world);
+	world_send(world, "batch");
+	uint64_t file_id = world_file_id(world, "big");
+	world_merge_start(world);
+	world_assert_completed(world);
+	(void)file_id;
+	for (size_t i = 0; i < COUNT_OF(changes); i++) {
+		snprintf(name, sizeof(name), "batch%zu", i);
+		for (unsigned n = 0; n < WORLD_NODE_COUNT; n++)
+			atomic_store(&world->nodes[n].forget_count, 0);
+		world_send(world, name);
+		file_id = world_file_id(world, "big");
+		assert_true(world_chunk(world, file_id, 1, &chunk));
+		world_chunk_name(world, &chunk, name);
+		int fd = openat(world_node_of(world, &chunk)->dir_fd, name, O_WRONLY | O_CLOEXEC);
+		assert_int_equal(ftruncate(fd, (off_t)((int64_t)chunk.size_bytes + changes[i])), 0);
+		close(fd);
+		merge_enqueue(world->merge, world->transfer.id);
+		world_wait(world, TRANSFER_UPLOADING);
+		assert_again(world, file_id, CHUNK_PENDING, 3);
+		assert_false(world_chunk_is_there(world, &chunk));
+		send_again(world);
+	}
+}
+
+/* A node is away when the merge begins: it is waited for, the transfer says so, and it is found again at its new address. */
+static void test_node_down_and_back(void **state)
+{
+	struct world *world = *state;
+
+	make_source(world);
+	world_send(world, "batch");
+	world_node_stop(world, 0);
+	world_merge_start(world);
+	world_wait_note(world, "node n1");
+	assert_int_equal(atomic_load(&world->nodes[0].get_count), 0);
+	world_node_start(world, 0);
+	world_assert_completed(world);
+	assert_string_equal(world->transfer.reason, "");
+}
+
+static void test_node_gone_for_good(void **state)
+{
+	struct world *world = *state;
+
+	make_source(world);
+	world_send(world, "batch");
+	struct chunk_list *before = chunks_of(world);
+	world->options.node_lost_after_us = 300 * MSEC_US;
+	world_node_stop(world, 1);
+	world_merge_start(world);
+	world_wait(world, TRANSFER_UPLOADING);
+	assert_non_null(strstr(world->transfer.reason, "node n2"));
+	world_wait_job_end(world);
+	struct chunk_list *after = chunks_of(world);
+	for (size_t i = 0; i < before->count; i++) {
+		bool was_there = strcmp(before->chunks[i].actual_node, "n2") == 0;
+		assert_int_equal(after->chunks[i].state, was_there ? CHUNK_LOST : CHUNK_STORED);
+	}
+	free(before);
+	free(after);
+	world_node_start(world, 1);
+	wait_for_ring(world);
+	send_again(world);
+}
+
+/* A node that answers, but never with the chunk: not for ever. */
+static void test_node_refuses(void **state)
+{
+	struct world *world = *state;
+
+	world_file(world, "a", 100, 1, 0644, T0);
+	world_send(world, "batch");
+	atomic_store(&world->nodes[0].is_answering_503, true);
+	atomic_store(&world->nodes[1].is_answering_503, true);
+	world_merge_start(world);
+	world_wait(world, TRANSFER_FAILED);
+	assert_true(world->transfer.is_retryable);
+	assert_non_null(strstr(world->transfer.reason, "disk cannot be read"));
+	assert_int_equal(atomic_load(&world->nodes[0].get_count) + atomic_load(&world->nodes[1].get_count),
+			 MERGE_TRIES_MAX);
+	world_wait_job_end(world);
+	assert_int_equal(world_dir_count(world->final_fd), 1);
+}
+
+/* --- crashes --- */
+
+static void put_owner(struct world *world, const char *id, uint64_t inode)
+{
+	char path[512], text[128];
+	struct err err = ERR_INIT;
+
+	snprintf(path, sizeof(path), "%s/.heng", world->final_dir);
+	GOOD(fs_make_dirs(path, &err));
+	snprintf(path, sizeof(path), "%s/.heng/%s.owner", world->final_dir, world->transfer.batch);
+	snprintf(text, sizeof(text), "%s\n%llu\n", id, (unsigned long long)inode);
+	GOOD(fs_replace_file(path, str_from(text), 0644, &err));
+}
+
+/* The process ended between the rename and the commit: the folder is there and marked as this transfer's. */
+static void test_killed_after_rename(void **state)
+{
+	struct world *world = *state;
+	struct stat st;
+
+	world_file(world, "a", 100, 1, 0644, T0);
+	world_attributes(world, ".", 0500, T0);
+	world_send(world, "batch");
+	/* The source stands in for the merged tree: same file system, a rename away. The root's own mode was not set yet. */
+	assert_int_equal(renameat(world->root_fd, "source", world->final_fd, "batch"), 0);
+	assert_int_equal(fchmod(world->source_fd, 0700), 0);
+	assert_int_equal(fstat(world->source_fd, &st), 0);
+	put_owner(world, world->transfer.id, st.st_ino);
+	assert_int_equal(mkdirat(world->staging_fd, world->transfer.id, 0700), 0);
+	world_merge_start(world);
+	world_assert_completed(world);
+	assert_int_equal(fstat(world->source_fd, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0500);
+	assert_int_equal(atomic_load(&world->nodes[0].get_count) + atomic_load(&world->nodes[1].get_count), 0);
+}
+
+/* A folder of that name which is not this transfer's is never touched, whatever the owner file looks like. */
+static void test_foreign_folder(void **state)
+{
+	struct world *world = *state;
+	struct stat st;
+
+	world_file(world, "a", 100, 1, 0644, T0);
+	for (int row = 0; row < 4; row++) {
+		char batch[16];
+		snprintf(batch, sizeof(batch), "batch%d", row);
+		world_send(world, batch);
+		assert_int_equal(mkdirat(world->final_fd, batch, 0711), 0);
+		assert_int_equal(fstatat(world->final_fd, batch, &st, 0), 0);
+		if (row == 1)
+			put_owner(world, world->transfer.id, st.st_ino + 1);
+		if (row == 2)
+			put_owner(world, "01HZZZZZZZZZZZZZZZZZZZZZZZ", st.st_ino);
+		if (row == 3)
+			put_owner(world, "", 0);
+		if (!world->merge)
+			world_merge_start(world);
+		merge_enqueue(world->merge, world->transfer.id);
+		world_wait(world, TRANSFER_FAILED);
+		assert_false(world->transfer.is_retryable);
+		assert_non_null(strstr(world->transfer.reason, batch));
+		struct stat after;
+		assert_int_equal(fstatat(world->final_fd, batch, &after, 0), 0);
+		assert_int_equal(after.st_ino, st.st_ino);
+		assert_int_equal(after.st_mode & 07777, 0711);
+	}
+}
+
+/* Stopping does not wait for what a merge waits for; the next start resumes it, and clears what no merge owns. */
+static void test_stop_and_resume(void **state)
+{
+	struct world *world = *state;
+	struct err err = ERR_INIT;
+
+	make_source(world);
+	world_send(world, "batch");
+	world_node_stop(world, 0);
+	world_merge_start(world);
+	world_wait_note(world, "node n1");
+	int64_t began_us = clock_mono_us();
+	merge_stop(&world->merge);
+	assert_true(clock_mono_us() - began_us < 5 * SEC_US);
+	GOOD(world->store->ops->transfer_get(world->store, world->transfer.id, &world->transfer, &err));
+	assert_int_equal(world->transfer.state, TRANSFER_MERGING);
+	assert_int_equal(world_dir_count(world->staging_fd), 1);
+
+	assert_int_equal(mkdirat(world->staging_fd, "01HZZZZZZZZZZZZZZZZZZZZZZZ", 0700), 0);
+	assert_int_equal(mkdirat(world->staging_fd, "01HZZZZZZZZZZZZZZZZZZZZZZZ/tree", 0700), 0);
+	world_node_start(world, 0);
+	world_merge_start(world);
+	assert_int_equal(faccessat(world->staging_fd, "01HZZZZZZZZZZZZZZZZZZZZZZZ", F_OK, 0), -1);
+	world_assert_completed(world);
+}
+
+/* --- others decide meanwhile --- */
+
+static const struct store_ops *true_ops;
+
+/* As if another caller had ended the transfer just before this one completes it. */
+static int superseding_move(struct store *store, struct store_transfer *transfer, enum transfer_state state,
+			    const char *reason, bool is_retryable, int64_t now_wall_us, struct err *err)
+{
+	if (state == TRANSFER_COMPLETED) {
+		struct store_transfer other = *transfer;
+		assert_int_equal(
+			true_ops->transfer_move(store, &other, TRANSFER_FAILED, "superseded", false, now_wall_us, err),
+			0);
+	}
+	return true_ops->transfer_move(store, transfer, state, reason, is_retryable, now_wall_us, err);
+}
+
+static void test_ended_by_others_while_published(void **state)
+{
+	struct world *world = *state;
+	struct store_ops ops = *world->store->ops;
+
+	make_source(world);
+	world_send(world, "batch");
+	true_ops = world->store->ops;
+	ops.transfer_move = superseding_move;
+	world->store->ops = &ops;
+	world_merge_start(world);
+	world_wait(world, TRANSFER_FAILED);
+	world_wait_job_end(world);
+	merge_stop(&world->merge);
+	world->store->ops = true_ops;
+	assert_string_equal(world->transfer.reason, "superseded");
+	assert_int_equal(faccessat(world->final_fd, "batch", F_OK, 0), -1);
+}
+
+static void test_two_file_systems(void **state)
+{
+	struct world *world = *state;
+	struct err err = ERR_INIT;
+
+	world->options.staging_dir = "/dev/shm/t_merge-staging";
+	int result = merge_start(&world->options, world->store, world->pool, &world->merge, &err);
+	rmdir("/dev/shm/t_merge-staging");
+	assert_int_equal(result, -ERR_CONFIG);
+	assert_null(world->merge);
+	assert_non_null(strstr(err.text, "file system"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_everything, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_everything_md5_one_by_one, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_window, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_bytes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many_small, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_broken_answers, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wrong_chunk, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wrong_pack, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wrong_chunk_and_no_delete, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wrong_digest, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_chunk_gone, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_chunk_of_wrong_length, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_node_down_and_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_node_gone_for_good, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_node_refuses, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_killed_after_rename, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_foreign_folder, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_stop_and_resume, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ended_by_others_while_published, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_two_file_systems, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
