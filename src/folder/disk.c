@@ -12,6 +12,7 @@
 
 #define INODE_FLOOR_COUNT 256
 #define CHUNK_PATH_SIZE   256
+#define SILENCE_US        (2 * SEC_US)
 
 /* --- names --- */
 
@@ -149,6 +150,7 @@ int disk_open(const struct disk_options *options, struct disk **ret_disk, struct
 	disk->tmp_fd = -1;
 	disk->free_floor_bytes = options->free_floor_bytes;
 	disk->free_floor_percent = options->free_floor_percent;
+	disk->silence_us = options->silence_us > 0 ? options->silence_us : SILENCE_US;
 	disk->memo = memo_new();
 	MUST(pthread_mutex_init(&disk->lock, NULL) == 0);
 	pthread_condattr_init(&attributes);

@@ -17,6 +17,7 @@ struct disk_options {
 	const char *path;
 	uint64_t free_floor_bytes;   /* never go below */
 	unsigned free_floor_percent; /* nor below this share of the file system */
+	int64_t silence_us;          /* a writer that gives nothing for this long may lose its turn; 0: 2 s */
 };
 struct disk_chunk {
 	const char *transfer_id;
@@ -44,7 +45,7 @@ int disk_space(struct disk *disk, struct fs_space *ret_space, uint64_t *ret_rese
 struct disk_put; /* one write under way; holds the chunk's turn and its reservation */
 enum disk_begin { DISK_WRITE = 0, DISK_HAVE = 1 };
 /* In order: space (ERR_DISK_LOW before any byte), the chunk's turn (another writer of the same chunk has it: ERR_BUSY after turn_wait_us; one
- * that has been silent for 2 s loses it to the newcomer, its next call fails with ERR_BUSY),
+ * that has been silent for silence_us loses it to the newcomer, its next call fails with ERR_BUSY),
  * already here? same digest: DISK_HAVE and *ret_put NULL; other digest: -ERR_DIGEST_CONFLICT. Else DISK_WRITE. */
 int disk_begin(struct disk *disk, const struct disk_chunk *chunk, struct disk_put **ret_put, struct err *err);
 int disk_write(struct disk_put *put, const void *data, size_t size, struct err *err); /* hashes and writes at the end */

@@ -14,6 +14,7 @@ struct disk {
 	int root_fd, tmp_fd;
 	uint64_t free_floor_bytes;
 	unsigned free_floor_percent;
+	int64_t silence_us;
 	pthread_mutex_t lock; /* protects everything below, and the fields of puts that say so */
 	pthread_cond_t turn_ended;
 	struct disk_put *turns[DISK_TURN_BUCKETS]; /* who has the turn of a chunk */

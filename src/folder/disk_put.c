@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
-#define FENCE_IDLE_US    (2 * SEC_US)
 #define REQUEST_ID_MAX   40
 #define FOLDER_PATH_SIZE 64
 #define NAME_SIZE        192
@@ -147,7 +146,7 @@ static int take_turn(struct disk *disk, struct disk_put *put, int64_t wait_us, s
 		const int64_t now_us = clock_mono_us();
 
 		/* A sender that vanished without a word must not keep the chunk from the one who came back. */
-		if (holder && !holder->is_busy && now_us - holder->active_mono_us >= FENCE_IDLE_US) {
+		if (holder && !holder->is_busy && now_us - holder->active_mono_us >= disk->silence_us) {
 			holder->is_fenced = true;
 			end_turn(holder);
 			holder = NULL;
