@@ -246,6 +246,14 @@ static int check_coverage(const struct merge_run *run, struct err *err)
 		       run->merged_files, transfer->file_count, run->merged_bytes, transfer->total_bytes);
 }
 
+static void clear_stage(struct merge_run *run)
+{
+	struct err err = ERR_INIT;
+
+	if (stage_remove(run->merge->staging_fd, run->transfer.id, &err) < 0)
+		log_err(LOG_WARN, &err, "transfer %s: its staging folder stays until the next start", run->transfer.id);
+}
+
 static void merge_from_start(struct merge_run *run)
 {
 	struct err err = ERR_INIT;
@@ -279,8 +287,7 @@ static void merge_from_start(struct merge_run *run)
 		end_reopened(run);
 	else
 		end_completed(run);
-	if (stage_remove(run->merge->staging_fd, run->transfer.id, &err) < 0)
-		log_err(LOG_WARN, &err, "transfer %s: its staging folder stays until the next start", run->transfer.id);
+	clear_stage(run);
 }
 
 static void merge_transfer(struct merge_run *run)
@@ -306,12 +313,14 @@ static void merge_transfer(struct merge_run *run)
 	case MERGE_PLACED:
 		break;
 	}
-	if (merge_publish_again(run, &err) < 0)
+	if (merge_publish_again(run, &err) < 0) {
 		log_err(LOG_ERROR, &err,
 			"transfer %s: its folder is in place, but not safely; the next start tries again",
 			run->transfer.id);
-	else
-		end_completed(run);
+		return;
+	}
+	end_completed(run);
+	clear_stage(run);
 }
 
 static void run_job(struct merge *merge, const char *id)

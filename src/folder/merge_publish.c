@@ -166,7 +166,7 @@ static int system_path(const struct merge *merge, const char *name, char target[
 static int write_owner(struct merge_run *run, struct err *err)
 {
 	char name[NAME_SIZE], path[PATH_SIZE], text[OWNER_SIZE];
-	uint64_t inode;
+	uint64_t inode = 0;
 
 	int result = stage_inode(&run->stage, &inode, err);
 	if (result < 0)
@@ -185,7 +185,7 @@ static bool is_owner(struct merge *merge, const struct store_transfer *transfer,
 	char name[NAME_SIZE], path[PATH_SIZE];
 	struct buf text = BUF_INIT(OWNER_SIZE);
 	struct str rest, id, number;
-	uint64_t noted;
+	uint64_t noted = 0;
 	bool is_ours = false;
 
 	system_name(transfer, "owner", name);
@@ -270,7 +270,6 @@ int merge_publish_again(struct merge_run *run, struct err *err)
 {
 	struct merge *merge = run->merge;
 	struct store_entry root = { .type = 0 };
-	struct err ignored = ERR_INIT;
 
 	int result = merge->store->ops->entries(merge->store, run->transfer.id, 0, 0, on_root, &root, err);
 	if (result < 0)
@@ -285,8 +284,6 @@ int merge_publish_again(struct merge_run *run, struct err *err)
 		result = fs_sync_dir(fd, "the merged folder", err);
 	if (result == 0)
 		result = fs_sync_dir(merge->final_fd, "the final folder", err);
-	if (stage_remove(merge->staging_fd, run->transfer.id, &ignored) < 0)
-		log_err(LOG_WARN, &ignored, "transfer %s: its staging folder stays", run->transfer.id);
 	return result;
 }
 

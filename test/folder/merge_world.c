@@ -84,7 +84,7 @@ static void on_get(struct http_call *call, void *app)
 	}
 	if (atomic_load(&node->cut_count) > 0 && atomic_fetch_sub(&node->cut_count, 1) > 0) {
 		/* A file that ends before the promised length: the connection breaks there. */
-		static char bytes[WORLD_CHUNK_BYTES];
+		char bytes[WORLD_CHUNK_BYTES];
 		int short_fd = memfd_create("short", MFD_CLOEXEC);
 		ssize_t got = pread(fd, bytes, (size_t)st.st_size / 2, 0);
 		if (short_fd >= 0 && got == write(short_fd, bytes, (size_t)got)) {

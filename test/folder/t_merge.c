@@ -123,7 +123,7 @@ static void test_window(void **state)
 	struct world *world = *state;
 
 	world_file(world, "big", 40 * WORLD_CHUNK_BYTES + 1, 9, 0644, T0);
-	atomic_store(&world->nodes[0].cut_count, 5);
+	atomic_store(&world->nodes[0].cut_count, MERGE_TRIES_MAX - 1);
 	world->options.node_connection_limit = 3;
 	world_send(world, "batch");
 	world_merge_start(world);
@@ -448,7 +448,7 @@ static void test_foreign_folder(void **state)
 
 	world_file(world, "a", 100, 1, 0644, T0);
 	for (int row = 0; row < 4; row++) {
-		char batch[16];
+		char batch[32];
 		snprintf(batch, sizeof(batch), "batch%d", row);
 		world_send(world, batch);
 		assert_int_equal(mkdirat(world->final_fd, batch, 0711), 0);
