@@ -357,7 +357,7 @@ static int plan(struct sched_call *c, const struct plan_facts *facts)
 	result = plan_write(create->is_dry_run ? NULL : store, ring->ring, create->fd, facts, &transfer, &c->err);
 	pool_ring_put(c->sched->pool, ring);
 	if (result < 0)
-		return err_wrap(&c->err, "planning batch");
+		return err_wrap(&c->err, "planning transfer %s", transfer.id);
 	if (create->is_dry_run) {
 		transfer.id[0] = '\0';
 		return answer(c, &transfer, false);
