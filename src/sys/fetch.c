@@ -175,6 +175,9 @@ static size_t on_write(char *data, size_t size, size_t count, void *owner)
 	call->is_expecting_error_body = status >= 400;
 	if (call->sink && !call->is_expecting_error_body)
 		return call->sink(call, piece) ? piece.size : 0;
+	/* However short an answer the caller expects, an error may take its own room. */
+	if (call->is_expecting_error_body)
+		call->answer.limit = max_size(call->answer.limit, ERROR_BODY_LIMIT);
 	if (buf_append(&call->answer, piece) || call->is_expecting_error_body)
 		return piece.size; /* of an error body, what fits is enough to tell by */
 	call->is_answer_full = true;
@@ -339,8 +342,10 @@ static enum err_code code_of(CURLcode result, const struct fetch_call *call)
 	case CURLE_SEND_FAIL_REWIND:
 		return ERR_CLOSED;
 	case CURLE_URL_MALFORMAT:
-	case CURLE_UNSUPPORTED_PROTOCOL:
 		return ERR_USAGE;
+	case CURLE_UNSUPPORTED_PROTOCOL:
+		/* Of a URL that is not HTTP, and of an answer that is not. */
+		return call->is_request_sent ? ERR_PEER : ERR_USAGE;
 	case CURLE_OUT_OF_MEMORY:
 		return ERR_NO_MEMORY;
 	default:
