@@ -41,6 +41,7 @@ const struct sock_addr *http_server_addr(const struct http_server *server);
 int http_server_start(struct http_server *server, struct err *err); /* starts its threads */
 /* Stops accepting, closes idle connections, lets running calls finish for grace_us, then cuts them; joins. */
 void http_server_stop(struct http_server *server, int64_t grace_us); /* also waits for every reply that a handler still owes */
+/* After the pools whose jobs come home to its loops have been freed: a pool thread may still be waking a loop whose job is already done. */
 void http_server_free(struct http_server **server);
 
 /* --- the request --- slices are valid until the reply is given */
