@@ -6,7 +6,7 @@
 
 struct queue;
 struct queue *queue_new(size_t capacity_count);
-void queue_free(struct queue **queue); /* nobody may be waiting */
+void queue_free(struct queue **queue);                /* nobody may be waiting */
 bool queue_push(struct queue *queue, void *item);     /* waits for room; false once closed */
 bool queue_try_push(struct queue *queue, void *item); /* false when full or closed */
 /* Waits; NULL once closed and empty. timeout_us -1: for ever; NULL on time-out too. */

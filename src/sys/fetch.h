@@ -17,24 +17,26 @@ struct fetch_call {
 	const char *url;
 	const char *headers[FETCH_HEADERS_MAX]; /* "Name: value", NULL ends */
 	struct str body;                        /* in memory, or: */
-	int body_fd;                            /* used when body_fd_size >= 0 (set it to -1 otherwise): a file read from offset body_fd_offset */
+	int body_fd; /* used when body_fd_size >= 0 (set it to -1 otherwise): a file read from offset body_fd_offset */
 	int64_t body_fd_offset, body_fd_size;
-	int64_t connect_timeout_us;             /* 0: 5 s */
-	int64_t timeout_us;                     /* the whole call; 0: none */
-	int64_t stall_timeout_us;               /* less than 1 byte/s for this long ends it; 0: 30 s */
-	/* The answer's body: pieces go to sink (return false to stop the call, with err filled if there is something to say); without a sink they are collected in answer (set its limit). */
+	int64_t connect_timeout_us; /* 0: 5 s */
+	int64_t timeout_us;         /* the whole call; 0: none */
+	int64_t stall_timeout_us;   /* less than 1 byte/s for this long ends it; 0: 30 s */
+	/* The answer's body: pieces go to sink (return false to stop the call, with err filled if there is something to
+	 * say); without a sink they are collected in answer (set its limit). */
 	bool (*sink)(struct fetch_call *call, struct str piece);
-	struct buf answer;                      /* caller frees */
+	struct buf answer; /* caller frees */
 	/* Called once, from fetch_step (or fetch_do). */
 	void (*done)(struct fetch *fetch, struct fetch_call *call);
 	void *owner;
 	/* Answered. */
-	int status;              /* HTTP status, 0 when none came */
-	struct err err;          /* transport failure (ERR_CONNECT, ERR_TIMEOUT, ERR_CLOSED, ERR_PEER), or, for status >= 400, the server's own
+	int status; /* HTTP status, 0 when none came */
+	struct err
+		err; /* transport failure (ERR_CONNECT, ERR_TIMEOUT, ERR_CLOSED, ERR_PEER), or, for status >= 400, the server's own
 				    error read by json_err_read from `answer` (a sink is not fed then: the body of an error goes to answer) */
-	bool is_request_sent;    /* some of the request may have reached the server */
-	int64_t retry_after_us;  /* from Retry-After, or 0 */
-	int64_t bytes_sent;      /* body bytes so far, updated while the call runs */
+	bool is_request_sent;   /* some of the request may have reached the server */
+	int64_t retry_after_us; /* from Retry-After, or 0 */
+	int64_t bytes_sent;     /* body bytes so far, updated while the call runs */
 	/* The rest belongs to fetch. */
 	void *easy, *header_list;
 	bool is_running, is_expecting_error_body, is_answer_full;
@@ -47,7 +49,8 @@ int fetch_new(struct fetch **ret_fetch, struct err *err);
 void fetch_free(struct fetch **fetch); /* running calls are dropped without a callback */
 /* body_fd_size must be -1 when unused. The call must be zeroed and filled anew before it is started again; answer is cleared. */
 void fetch_start(struct fetch *fetch, struct fetch_call *call);
-void fetch_cancel(struct fetch *fetch, struct fetch_call *call); /* no callback; not from within a sink (return false there) */
+void fetch_cancel(struct fetch *fetch,
+		  struct fetch_call *call); /* no callback; not from within a sink (return false there) */
 size_t fetch_running_count(const struct fetch *fetch);
 /* Moves transfers on, waits at most timeout_us for something to happen, runs callbacks. */
 void fetch_step(struct fetch *fetch, int64_t timeout_us);
@@ -55,6 +58,7 @@ void fetch_wake(struct fetch *fetch); /* from any thread: ends a wait */
 /* Start and step to the end. 0 for a 2xx answer, else -code and call->err (copied to err). done may be NULL. */
 int fetch_do(struct fetch *fetch, struct fetch_call *call, struct err *err);
 
-#define FETCH_CALL_INIT ((struct fetch_call){ .method = "GET", .body_fd = -1, .body_fd_size = -1, .answer = BUF_INIT(MIB) })
+#define FETCH_CALL_INIT \
+	((struct fetch_call){ .method = "GET", .body_fd = -1, .body_fd_size = -1, .answer = BUF_INIT(MIB) })
 
 #endif

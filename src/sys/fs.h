@@ -16,16 +16,19 @@ int fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode, struc
 /* mkdir -p, mode 0700 for what it makes, each new folder's parent synced. */
 int fs_make_dirs(const char *path, struct err *err);
 int fs_make_dirs_at(int root_fd, const char *path, struct err *err); /* below root, not synced */
-int fs_open_dir(const char *path, struct err *err); /* O_PATH-less O_DIRECTORY fd, or negative */
+int fs_open_dir(const char *path, struct err *err);                  /* O_PATH-less O_DIRECTORY fd, or negative */
 
-int fs_write_all(int fd, const void *data, size_t size, int64_t offset, struct err *err); /* pwrite until done; offset -1: write() */
-int fs_read_all(int fd, void *target, size_t size, int64_t offset, size_t *ret_size, struct err *err); /* until size or end of file */
+int fs_write_all(int fd, const void *data, size_t size, int64_t offset,
+		 struct err *err); /* pwrite until done; offset -1: write() */
+int fs_read_all(int fd, void *target, size_t size, int64_t offset, size_t *ret_size,
+		struct err *err); /* until size or end of file */
 /* The whole small file; refuses one larger than limit. */
 int fs_read_file(const char *path, size_t limit_bytes, struct buf *ret_text, struct err *err);
 /* Durably replaces path: temp file beside it, write, fdatasync, rename, fsync of the folder. */
 int fs_replace_file(const char *path, struct str data, mode_t mode, struct err *err);
 
-int fs_sync_data(int fd, const char *what, struct err *err); /* fdatasync; after a failure the file's state is unknown */
+int fs_sync_data(int fd, const char *what,
+		 struct err *err); /* fdatasync; after a failure the file's state is unknown */
 int fs_sync_dir(int dir_fd, const char *what, struct err *err);
 int fs_sync_tree(int fd, struct err *err); /* syncfs of the file system that fd is on */
 

@@ -67,7 +67,7 @@ void loop_sendfile(struct loop *loop, struct op *op, int fd, int file_fd, int64_
 void loop_cancel(struct loop *loop, struct op *op);
 
 /* Timers: microseconds of the monotonic clock, from the loop's now. See timer.h. */
-int64_t loop_now_us(const struct loop *loop); /* read once per turn */
+int64_t loop_now_us(const struct loop *loop);                                  /* read once per turn */
 void loop_timer_set(struct loop *loop, struct timer *timer, int64_t delay_us); /* moves one that is set */
 void loop_timer_stop(struct loop *loop, struct timer *timer);
 

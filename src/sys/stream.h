@@ -23,8 +23,14 @@ struct stream {
 };
 
 void stream_socket_init(struct stream *stream, struct loop *loop, int fd); /* takes the descriptor */
-static inline void stream_recv(struct stream *s, struct op *op, void *target, size_t size) { s->ops->recv(s, op, target, size); }
-static inline void stream_send(struct stream *s, struct op *op, const void *data, size_t size) { s->ops->send(s, op, data, size); }
+static inline void stream_recv(struct stream *s, struct op *op, void *target, size_t size)
+{
+	s->ops->recv(s, op, target, size);
+}
+static inline void stream_send(struct stream *s, struct op *op, const void *data, size_t size)
+{
+	s->ops->send(s, op, data, size);
+}
 static inline void stream_sendfile(struct stream *s, struct op *op, int file_fd, int64_t offset, size_t size)
 {
 	s->ops->sendfile(s, op, file_fd, offset, size);

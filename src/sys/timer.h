@@ -13,7 +13,7 @@ struct timer {
 };
 
 #define TIMER_LEVELS 5
-#define TIMER_SLOTS 64
+#define TIMER_SLOTS  64
 
 struct timer_wheel {
 	int64_t now_ms;
