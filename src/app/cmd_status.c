@@ -1,5 +1,6 @@
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "app/client.h"
@@ -40,7 +41,26 @@ static char *status_word(const json_t *item, const char *name, char *target, siz
 	return str_display(str_from(status_text(item, name)), target, target_size);
 }
 
-/* Asks; in JSON mode prints the answer as it came. *ret_root is NULL then. */
+/* A server lists its nodes as they came to it; people and scripts look for a name. */
+static int status_compare_ids(const void *a, const void *b)
+{
+	return strcmp(status_text(*(json_t *const *)a, "id"), status_text(*(json_t *const *)b, "id"));
+}
+
+static void status_sort_nodes(json_t *root)
+{
+	json_t *list = json_object_get(root, "nodes"), *sorted = json_array(), *item;
+	size_t i, count = json_array_size(list);
+	json_t **items = must_zalloc(count + 1, sizeof(json_t *));
+	json_array_foreach(list, i, item) items[i] = item;
+	qsort(items, count, sizeof(json_t *), status_compare_ids);
+	for (i = 0; i < count; i++)
+		json_array_append(sorted, items[i]);
+	free(items);
+	json_object_set_new(root, "nodes", sorted);
+}
+
+/* Asks; in JSON mode prints the answer. *ret_root is NULL then. */
 static int status_ask(const struct cmd *cmd, const char *const *values, const char *path, json_t **ret_root,
 		      struct err *err)
 {
@@ -51,15 +71,22 @@ static int status_ask(const struct cmd *cmd, const char *const *values, const ch
 	int r = client_open(cmd, values, &client, err);
 	if (r == 0)
 		r = client_get(&client, path, &answer, err);
-	if (r == 0 && cmd_value(cmd, values, "json") != NULL) {
-		printf("%s\n", buf_cstr(&answer));
-	} else if (r == 0) {
+	if (r == 0) {
 		*ret_root = json_loadb(answer.data != NULL ? answer.data : "", answer.size, 0, &fault);
 		if (!json_is_object(*ret_root)) {
 			json_decref(*ret_root);
 			*ret_root = NULL;
 			r = err_set(err, ERR_PEER, "the answer is not a JSON object: %s", fault.text);
 		}
+	}
+	if (*ret_root != NULL && json_object_get(*ret_root, "nodes") != NULL)
+		status_sort_nodes(*ret_root);
+	if (*ret_root != NULL && cmd_value(cmd, values, "json") != NULL) {
+		char *text = json_dumps(*ret_root, JSON_COMPACT | JSON_PRESERVE_ORDER);
+		printf("%s\n", text != NULL ? text : "{}");
+		free(text);
+		json_decref(*ret_root);
+		*ret_root = NULL;
 	}
 	buf_fini(&answer);
 	return r;
