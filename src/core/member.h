@@ -19,10 +19,11 @@ struct member {
 	enum member_state state;
 	unsigned missed_count, good_count; /* in a row */
 	int64_t since_us;                  /* when the state was entered */
+	bool is_leaving;                   /* told to leave: a node that was unreachable meanwhile comes back as leaving */
 };
 
 void member_init(struct member *member, enum member_state state, int64_t now_us);
-/* Returns true when the state changed. */
+/* Returns true when the state changed. Removed is the end: nothing leads out of it. */
 bool member_step(struct member *member, const struct member_rules *rules, enum member_event event, int64_t now_us);
 const char *member_state_name(enum member_state state); /* "healthy", ... */
 bool member_takes_work(enum member_state state);        /* Healthy and Suspect */

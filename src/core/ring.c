@@ -8,6 +8,7 @@
 
 #define RING_ID_MAX       64
 #define BATCH_FIRST_COUNT 8
+#define BUCKETS_PER_POINT 2
 
 /* Ranks number the nodes in the order of their ids: points hold ranks, so that nothing depends on the order of the list. */
 struct ring {
@@ -44,14 +45,20 @@ static inline uint64_t ring_place(uint64_t key_hash, unsigned probe)
 	return z ^ (z >> 31);
 }
 
-/* The first point at or after a place; point_count when the ring closes before. A bucket holds about one point. */
-static inline uint32_t ring_search(const struct ring *ring, uint64_t place)
+/* The first point at or after a place; point_count when the ring closes before. A bucket holds half a point on average: two steps without
+ * a branch do nearly always, so that the processor can search from all places at once. */
+static inline uint32_t ring_search_from(const struct ring *ring, uint64_t place, uint32_t point)
 {
-	uint32_t point = ring->bucket_starts[place >> ring->bucket_shift];
-
+	point += ring->hashes[point] < place;
+	point += ring->hashes[point] < place;
 	while (ring->hashes[point] < place)
 		point++;
 	return point;
+}
+
+static inline uint32_t ring_search(const struct ring *ring, uint64_t place)
+{
+	return ring_search_from(ring, place, ring->bucket_starts[place >> ring->bucket_shift]);
 }
 
 /* Clockwise; past the last point the subtraction wraps just as the ring does. */
@@ -203,7 +210,7 @@ static void ring_place_points(struct ring *ring)
 	uint16_t *ranks = must_zalloc(ring->point_count + 1, sizeof(*ranks));
 	uint32_t *filled;
 
-	while (((size_t)1 << bucket_bits) < ring->point_count)
+	while (((size_t)1 << bucket_bits) < BUCKETS_PER_POINT * ring->point_count)
 		bucket_bits++;
 	ring->bucket_shift = 64 - bucket_bits;
 	ring->bucket_starts = must_zalloc(((size_t)1 << bucket_bits) + 1, sizeof(*ring->bucket_starts));
@@ -281,20 +288,26 @@ uint64_t ring_hash_key(const void *key, size_t size) { return hash64(key, size);
 int ring_owner(const struct ring *ring, uint64_t key_hash)
 {
 	uint64_t nearest = UINT64_MAX;
+	uint64_t places[RING_PROBES], distances[RING_PROBES];
+	uint32_t points[RING_PROBES];
 	uint16_t rank = UINT16_MAX;
 
 	if (!ring->point_count)
 		return -1;
+	/* In two rounds, so that the memory accesses of all places are under way together. */
 	for (unsigned probe = 0; probe < RING_PROBES; probe++) {
-		uint64_t place = ring_place(key_hash, probe);
-		uint32_t point = ring_search(ring, place);
-		uint64_t distance = ring_distance(ring, place, point);
-
-		/* Equal distances from two places: the lower id, as for equal hashes. */
-		if (distance < nearest || (distance == nearest && ring->ranks[point] < rank)) {
-			nearest = distance;
-			rank = ring->ranks[point];
-		}
+		places[probe] = ring_place(key_hash, probe);
+		points[probe] = ring->bucket_starts[places[probe] >> ring->bucket_shift];
+	}
+	for (unsigned probe = 0; probe < RING_PROBES; probe++) {
+		points[probe] = ring_search_from(ring, places[probe], points[probe]);
+		distances[probe] = ring_distance(ring, places[probe], points[probe]);
+		nearest = distances[probe] < nearest ? distances[probe] : nearest;
+	}
+	/* Equal distances from two places: the lower id, as for equal hashes. */
+	for (unsigned probe = 0; probe < RING_PROBES; probe++) {
+		if (distances[probe] == nearest && ring->ranks[points[probe]] < rank)
+			rank = ring->ranks[points[probe]];
 	}
 	return ring->index_of_rank[rank];
 }
@@ -395,7 +408,7 @@ struct ring_batch *ring_batch_new(const struct ring *ring, uint64_t total_bytes,
 	for (size_t i = 0; i < ring->node_count; i++)
 		weight_sum += ring->weights_milli[i];
 	for (size_t i = 0; i < ring->node_count && weight_sum; i++) {
-		/* Below 2^64 * 2^33 * 2^32 = 2^129 only in theory: the weights of a ring sum to less than 2^27, so 128 bits do. */
+		/* The points' ceiling keeps weights below 2^27, so the product is below 2^64 * 2^33 * 2^27: 128 bits do. */
 		unsigned __int128 share = (unsigned __int128)total_bytes * (1000 + (uint64_t)epsilon_milli) *
 					  ring->weights_milli[i];
 		unsigned __int128 divisor = (unsigned __int128)weight_sum * 1000,

@@ -16,7 +16,8 @@ struct nonce_store {
 	const struct nonce_ops *ops;
 };
 
-/* In this process. At most limit_count live nonces (then -ERR_BUSY); expired ones are dropped as time passes. */
+/* In this process. At most limit_count live nonces (then -ERR_BUSY); expired ones are dropped as time passes. A nonce that has
+ * expired already, by the latest time it was ever shown, is refused (-ERR_TICKET_EXPIRED), as is one of no or over 256 bytes (-ERR_BAD_REQUEST). */
 struct nonce_store *nonce_mem_new(size_t limit_count);
 
 #endif

@@ -1,0 +1,91 @@
+#include "core/member.h"
+
+#define MEMBER_STATES (MEMBER_REMOVED + 1)
+#define MEMBER_EVENTS (MEMBER_STAY + 1)
+
+const struct member_rules member_rules_folder = { .missed_limit_count = 3,
+						  .missed_state = MEMBER_UNREACHABLE,
+						  .good_limit_count = 2 };
+
+/* What an event means in a state. Those that count are decided by the rules when their count is full. */
+enum member_move { KEEP, TO_HEALTHY, TO_LEAVING, TO_REMOVED, COUNT_GOOD, COUNT_MISSED };
+
+static const enum member_move moves[MEMBER_STATES][MEMBER_EVENTS] = {
+	[MEMBER_HEALTHY] = { [MEMBER_PROBE_MISSED] = COUNT_MISSED, [MEMBER_LEAVE] = TO_LEAVING },
+	[MEMBER_SUSPECT] = { [MEMBER_PROBE_GOOD] = TO_HEALTHY,
+			     [MEMBER_PROBE_MISSED] = COUNT_MISSED,
+			     [MEMBER_LEAVE] = TO_LEAVING },
+	/* A leaving node that answers goes on leaving; one that does not is as unreachable as any. */
+	[MEMBER_LEAVING] = { [MEMBER_PROBE_MISSED] = COUNT_MISSED,
+			     [MEMBER_DRAINED] = TO_REMOVED,
+			     [MEMBER_STAY] = TO_HEALTHY },
+	[MEMBER_UNREACHABLE] = { [MEMBER_PROBE_GOOD] = COUNT_GOOD },
+	[MEMBER_REMOVED] = { [MEMBER_PROBE_GOOD] = KEEP },
+};
+
+static const char *const names[MEMBER_STATES] = {
+	[MEMBER_HEALTHY] = "healthy",         [MEMBER_SUSPECT] = "suspect", [MEMBER_LEAVING] = "leaving",
+	[MEMBER_UNREACHABLE] = "unreachable", [MEMBER_REMOVED] = "removed",
+};
+
+void member_init(struct member *member, enum member_state state, int64_t now_us)
+{
+	*member = (struct member){ .state = state, .since_us = now_us, .is_leaving = state == MEMBER_LEAVING };
+}
+
+static void member_count(struct member *member, enum member_event event)
+{
+	if (event == MEMBER_PROBE_GOOD) {
+		member->missed_count = 0;
+		member->good_count += member->good_count < UINT32_MAX;
+	} else if (event == MEMBER_PROBE_MISSED) {
+		member->good_count = 0;
+		member->missed_count += member->missed_count < UINT32_MAX;
+	} else if (event == MEMBER_LEAVE || event == MEMBER_STAY) {
+		member->is_leaving = event == MEMBER_LEAVE;
+	}
+}
+
+static enum member_state member_next(const struct member *member, const struct member_rules *rules,
+				     enum member_event event)
+{
+	switch (moves[member->state][event]) {
+	case TO_HEALTHY:
+		return MEMBER_HEALTHY;
+	case TO_LEAVING:
+		return MEMBER_LEAVING;
+	case TO_REMOVED:
+		return MEMBER_REMOVED;
+	case COUNT_GOOD:
+		if (member->good_count < rules->good_limit_count)
+			return member->state;
+		return member->is_leaving ? MEMBER_LEAVING : MEMBER_HEALTHY;
+	case COUNT_MISSED:
+		return member->missed_count < rules->missed_limit_count ? member->state : rules->missed_state;
+	case KEEP:
+		break;
+	}
+	return member->state;
+}
+
+bool member_step(struct member *member, const struct member_rules *rules, enum member_event event, int64_t now_us)
+{
+	enum member_state next;
+
+	MUST((unsigned)member->state < MEMBER_STATES && (unsigned)event < MEMBER_EVENTS);
+	member_count(member, event);
+	next = member_next(member, rules, event);
+	if (next == member->state)
+		return false;
+	member->state = next;
+	member->since_us = now_us;
+	return true;
+}
+
+const char *member_state_name(enum member_state state)
+{
+	MUST((unsigned)state < MEMBER_STATES);
+	return names[state];
+}
+
+bool member_takes_work(enum member_state state) { return state == MEMBER_HEALTHY || state == MEMBER_SUSPECT; }
