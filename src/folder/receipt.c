@@ -89,7 +89,7 @@ static int parse_number(const struct str *fields, enum receipt_field field, uint
 
 static int parse_time(const struct str *fields, enum receipt_field field, int64_t *ret_wall_us, struct err *err)
 {
-	uint64_t value;
+	uint64_t value = 0;
 
 	if (parse_number(fields, field, &value, err) < 0)
 		return -ERR_BAD_REQUEST;

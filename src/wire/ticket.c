@@ -277,7 +277,7 @@ int ticket_check(const struct ticket_keys *keys, struct str token_text, const st
 		 int64_t now_wall_us, int64_t skew_us, struct ticket *ret_ticket, char ret_nonce[TICKET_NONCE_SIZE],
 		 int64_t *ret_nonce_expires_wall_us, struct err *err)
 {
-	struct token token;
+	struct token token = { 0 };
 	int r;
 
 	ret_nonce[0] = '\0';
