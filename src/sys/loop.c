@@ -76,8 +76,8 @@ int loop_new(enum loop_backend backend, struct loop **ret_loop, struct err *err)
 	op_list_init(&loop->submitted);
 	loop_tick(loop);
 	timer_wheel_init(&loop->wheel, loop->now_us);
-	/* Blocking: only read when it is known to be readable, and never written so often that it would fill. */
-	loop->wake_fd = eventfd(0, EFD_CLOEXEC);
+	/* Non-blocking: a multishot poll may report more wake-ups than there are counts left to read. */
+	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->wake_fd < 0) {
 		result = err_sys(err, ERR_SYSTEM, errno, "cannot make an event loop (eventfd)");
 		free(loop);
