@@ -107,7 +107,7 @@ const struct sched_account *sched_auth_user(const struct sched *sched, const str
 
 	if (key.size == 0 || key.size > API_KEY_MAX) {
 		err_set(err, ERR_UNAUTHENTICATED, "the call shows no API key");
-		err_hint(err, "send the header X-Api-Key, or give heng the key by --key or HENG_API_KEY");
+		err_hint(err, "send the header X-Api-Key, or give heng its file by --key-file or HENG_KEY_FILE");
 		return NULL;
 	}
 	digest_of(DIGEST_SHA256, key.data, key.size, hex);
