@@ -19,7 +19,7 @@ bool push_is_interrupted(const struct push *push)
 int64_t push_backoff_us(struct push *push, unsigned try_count)
 {
 	int64_t ceiling_us = PUSH_BACKOFF_MAX_US;
-	if (try_count < 6)
+	if (try_count < 7)
 		ceiling_us = min_i64(ceiling_us, PUSH_BACKOFF_BASE_US << (try_count > 0 ? try_count - 1 : 0));
 	/* Full jitter (never quite nothing): many clients that failed together do not come back together. */
 	return 5 * MSEC_US + (int64_t)rng_below(&push->rng, (uint64_t)ceiling_us);

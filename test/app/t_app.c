@@ -1,0 +1,265 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "app/boot.h"
+#include "app/client.h"
+#include "app/cmd.h"
+#include "app/progress.h"
+
+static void test_exit_codes(void **state)
+{
+	(void)state;
+	static const struct {
+		enum err_code code;
+		int exit;
+	} rows[] = {
+		{ ERR_NONE, 0 },           { ERR_INTERNAL, 1 },   { ERR_USAGE, 2 },           { ERR_CONFIG, 2 },
+		{ ERR_SOURCE_SPECIAL, 3 }, { ERR_SOURCE, 3 },     { ERR_UNAUTHENTICATED, 3 }, { ERR_BATCH_EXISTS, 3 },
+		{ ERR_ENTRY_REFUSED, 3 },  { ERR_NO_SPACE, 3 },   { ERR_CONNECT, 4 },         { ERR_DISK_LOW, 4 },
+		{ ERR_SOURCE_CHANGED, 4 }, { ERR_INCOMPLETE, 4 }, { ERR_WAITING, 4 },         { ERR_SCHEDULER_DOWN, 4 },
+		{ ERR_INTEGRITY, 5 },
+	};
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
+		assert_int_equal(cmd_exit_code(rows[i].code), rows[i].exit);
+}
+
+/* --- a command of our own, to see what the parser makes of words --- */
+static const struct cmd_option probe_options[] = {
+	{ "size", 's', "N", "a number" },
+	{ "flag", 'f', NULL, "a flag" },
+	{ "long-only", 0, "WORD", "a word" },
+	{ .name = NULL },
+};
+static char seen[200];
+
+static int probe_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)
+{
+	const char *size = cmd_value(cmd, values, "size"), *flag = cmd_value(cmd, values, "flag");
+	const char *word = cmd_value(cmd, values, "long-only");
+	snprintf(seen, sizeof(seen), "%s|%s|%s|%d%s%s", size ? size : "-", flag ? "flag" : "-", word ? word : "-",
+		 operand_count, operand_count > 0 ? ":" : "", operand_count > 0 ? operands[0] : "");
+	return 0;
+}
+
+static void test_words_of_a_command(void **state)
+{
+	(void)state;
+	static const struct cmd probe = { "probe", "[X]", 0, 1, "", probe_options, probe_run };
+	static const struct {
+		const char *words[8];
+		int exit;
+		const char *want;
+	} rows[] = {
+		{ { NULL }, 0, "-|-|-|0" },
+		{ { "x" }, 0, "-|-|-|1:x" },
+		{ { "--size", "5", "x" }, 0, "5|-|-|1:x" },
+		{ { "x", "--size=5", "-f" }, 0, "5|flag|-|1:x" },
+		{ { "-s5", "-f", "--long-only=w" }, 0, "5|flag|w|0" },
+		{ { "-s", "1", "-s", "2" }, 0, "2|-|-|0" },
+		{ { "--", "--size" }, 0, "-|-|-|1:--size" },
+		{ { "x", "y" }, 2, "" },
+		{ { "--nope" }, 2, "" },
+		{ { "-z" }, 2, "" },
+		{ { "--size" }, 2, "" },
+		{ { "-s" }, 2, "" },
+		{ { "--flag=x" }, 2, "" },
+	};
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		char *argv[10] = { must_strdup("probe") };
+		int argc = 1;
+		for (; argc <= 8 && rows[i].words[argc - 1] != NULL; argc++)
+			argv[argc] = must_strdup(rows[i].words[argc - 1]);
+		char *owned[10];
+		memcpy(owned, argv, sizeof(owned));
+		seen[0] = '\0';
+		assert_int_equal(cmd_run(&probe, argc, argv), rows[i].exit);
+		assert_string_equal(seen, rows[i].want);
+		for (int j = 0; j < argc; j++)
+			free(owned[j]);
+	}
+}
+
+static void test_values(void **state)
+{
+	(void)state;
+	static const struct cmd probe = { "probe", "", 0, 0, "", probe_options, probe_run };
+	static const struct {
+		const char *text;
+		int result;
+		uint64_t number;
+	} rows[] = {
+		{ NULL, 0, 77 },          { "1", 0, 1 },          { "64", 0, 64 },          { "0", -ERR_USAGE, 77 },
+		{ "65", -ERR_USAGE, 77 }, { "", -ERR_USAGE, 77 }, { "-1", -ERR_USAGE, 77 }, { "1x", -ERR_USAGE, 77 },
+	};
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		const char *values[CMD_OPTIONS_MAX] = { rows[i].text };
+		struct err err = ERR_INIT;
+		uint64_t number = 77;
+		assert_int_equal(cmd_number(&probe, values, "size", 1, 64, &number, &err), rows[i].result);
+		assert_int_equal(number, rows[i].number);
+		if (rows[i].result < 0)
+			assert_non_null(strstr(err.text, "from 1 to 64"));
+	}
+	static const char *const choices[] = { "keep", "skip", NULL };
+	const char *values[CMD_OPTIONS_MAX] = { NULL, NULL, "skip" };
+	struct err err = ERR_INIT;
+	int choice = -1;
+	assert_int_equal(cmd_choice(&probe, values, "long-only", choices, &choice, &err), 0);
+	assert_int_equal(choice, 1);
+	values[2] = "ski";
+	assert_int_equal(cmd_choice(&probe, values, "long-only", choices, &choice, &err), -ERR_USAGE);
+	assert_non_null(strstr(err.text, "keep, skip"));
+}
+
+static void test_every_command_has_a_row(void **state)
+{
+	(void)state;
+	static const char *const names[] = { "up", "scheduler", "node", "push", "status", "nodes", "version", "help" };
+	for (size_t i = 0; i < COUNT_OF(names); i++) {
+		const struct cmd *cmd = cmd_find(names[i]);
+		assert_non_null(cmd);
+		assert_non_null(cmd->run);
+		assert_non_null(cmd->options);
+		assert_true(strlen(cmd->help) > 5);
+	}
+	assert_null(cmd_find("pus"));
+	assert_null(cmd_find(""));
+}
+
+static void test_urls(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *want; /* NULL: refused */
+	} rows[] = {
+		{ "http://127.0.0.1:7080", "http://127.0.0.1:7080" },
+		{ "http://[::1]:7080//", "http://[::1]:7080" },
+		{ "http://host", "http://host" },
+		{ "", NULL },
+		{ "http://", NULL },
+		{ "127.0.0.1:7080", NULL },
+		{ "https://host", NULL },
+		{ "http://host/path", NULL },
+		{ "http://user@host", NULL },
+		{ "http://host\r\nX: y", NULL },
+		{ "http://host?x", NULL },
+	};
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		char url[64];
+		struct err err = ERR_INIT;
+		int r = client_url(rows[i].text, url, sizeof(url), &err);
+		assert_int_equal(r, rows[i].want != NULL ? 0 : -ERR_USAGE);
+		if (r == 0)
+			assert_string_equal(url, rows[i].want);
+	}
+}
+
+static void test_keys(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *want;
+	} rows[] = {
+		{ "abc\n", "abc" }, { "abc", "abc" },       { " abc \r\n\n", "abc" },
+		{ "", NULL },       { "\n", NULL },         { "a b\n", NULL },
+		{ "a\nb\n", NULL }, { "\xc3\xa4\n", NULL }, { "0123456789abcdef\n", NULL }, /* longer than the target */
+	};
+	char path[] = "/tmp/heng-t-app-XXXXXX";
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		char key[16];
+		struct err err = ERR_INIT;
+		assert_int_equal(ftruncate(fd, 0), 0);
+		assert_int_equal(pwrite(fd, rows[i].text, strlen(rows[i].text), 0), (ssize_t)strlen(rows[i].text));
+		int r = client_key(path, key, sizeof(key), &err);
+		assert_int_equal(r, rows[i].want != NULL ? 0 : -ERR_USAGE);
+		if (r == 0)
+			assert_string_equal(key, rows[i].want);
+	}
+	close(fd);
+	unlink(path);
+	char key[16];
+	struct err err = ERR_INIT;
+	assert_int_equal(client_key(path, key, sizeof(key), &err), -ERR_USAGE);
+}
+
+static void test_when_children_start_again(void **state)
+{
+	(void)state;
+	static const struct {
+		int64_t restart_after_us;
+		unsigned deaths;
+		int64_t want_us;
+	} rows[] = {
+		{ 0, 0, 0 },
+		{ 0, 1, 0 },
+		{ 0, 2, 200 * MSEC_US },
+		{ 0, 3, 400 * MSEC_US },
+		{ 0, 6, 3200 * MSEC_US },
+		{ 0, 7, 5 * SEC_US },
+		{ 0, 4000000000u, 5 * SEC_US },
+		{ 10 * SEC_US, 0, 10 * SEC_US },
+		{ 10 * SEC_US, 50, 10 * SEC_US },
+		{ 1 * SEC_US, 50, 5 * SEC_US },
+		{ BOOT_NEVER, 0, BOOT_NEVER },
+		{ BOOT_NEVER, 9, BOOT_NEVER },
+	};
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
+		assert_int_equal(boot_restart_delay_us(rows[i].restart_after_us, rows[i].deaths), rows[i].want_us);
+}
+
+static void test_progress_lines(void **state)
+{
+	(void)state;
+	struct push_progress progress = { .phase = "scan" };
+	char line[512];
+	progress_line(&progress, 0, 0, line, sizeof(line));
+	assert_string_equal(line, "scan");
+	/* A folder of empty files is complete without a byte. */
+	progress = (struct push_progress){ .phase = "send", .files_total = 2, .files_done = 1 };
+	progress_line(&progress, 0, 0, line, sizeof(line));
+	assert_string_equal(line, "send  0 B / 0 B  100%  files 1/2");
+	progress = (struct push_progress){ .phase = "send",
+					   .files_total = 4,
+					   .files_done = 1,
+					   .bytes_total = 4096,
+					   .bytes_done = 1024,
+					   .retries = 3,
+					   .waiting_for = "n2",
+					   .shares = { { "n1", 300, 1 }, { "n2", 100, 1 } },
+					   .share_count = 2 };
+	progress_line(&progress, 32, 0, line, sizeof(line));
+	assert_string_equal(
+		line,
+		"send  1.0 KiB / 4.0 KiB  25%  files 1/4  32 B/s  ETA 1:36  n1 75% n2 25%  retries 3  waiting: n2");
+	/* Cut to the terminal, between letters. */
+	progress_line(&progress, 32, 10, line, sizeof(line));
+	assert_string_equal(line, "send  1.0 ");
+	progress.phase = "\xe9\x80\x81\xe9\x80\x81";
+	progress_line(&progress, 32, 4, line, sizeof(line));
+	assert_string_equal(line, "\xe9\x80\x81");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_exit_codes),
+		cmocka_unit_test(test_words_of_a_command),
+		cmocka_unit_test(test_values),
+		cmocka_unit_test(test_every_command_has_a_row),
+		cmocka_unit_test(test_urls),
+		cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_when_children_start_again),
+		cmocka_unit_test(test_progress_lines),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
