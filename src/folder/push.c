@@ -271,8 +271,9 @@ static int push_pass_run(struct push *push, struct err *err)
 			return err_set(err, ERR_WAITING, "interrupted: %llu of %llu chunks are stored",
 				       (unsigned long long)push->progress.chunks_done,
 				       (unsigned long long)push->chunk_count);
-		/* While only files are read nothing can be acknowledged. */
-		if (push->sending_count + push->waiting_count == 0 && push->plan_try_count == 0)
+		/* While files are read and nothing is asked of anybody, nothing can be acknowledged. */
+		if (push->sending_count + push->waiting_count == 0 && !push->is_plan_running &&
+		    push->plan_try_count == 0)
 			push->life_us = now_us;
 		if (now_us - push->life_us > push->give_up_us)
 			return push_give_up(push, err);
@@ -310,9 +311,7 @@ static int push_pass(struct push *push, struct err *err)
 		err_set(err, ERR_SOURCE_CHANGED,
 			"%llu %s changed, vanished or could not be read while the folder was sent",
 			(unsigned long long)changed_count, changed_count == 1 ? "entry" : "entries");
-		err_hint(
-			err,
-			"when nothing writes to the folder any more, push again: what is stored and unchanged is kept");
+		err_hint(err, "push again when nothing writes to the folder any more; it is scanned anew then");
 		return -(int)ERR_SOURCE_CHANGED;
 	}
 	return 0;
@@ -504,8 +503,10 @@ int push_folder(const struct push_options *options, struct push_result *ret_resu
 	pthread_cond_init(&shared->planned_came, NULL);
 	pthread_cond_init(&shared->buffer_came, NULL);
 	int r = push_run(push, ret_result, err);
-	if (r == 0)
+	if (r == 0) {
+		*err = ERR_INIT;
 		push_tick(push, "done", true);
+	}
 	push_fill_result(push, r, ret_result, err);
 	push_fini(push);
 	return r;

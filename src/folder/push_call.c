@@ -9,6 +9,7 @@
 #define PUSH_BACKOFF_BASE_US (100 * MSEC_US)
 #define PUSH_BACKOFF_MAX_US  (5 * SEC_US)
 #define PUSH_TICK_US         (100 * MSEC_US)
+#define PUSH_STALL_US        (30 * SEC_US)
 #define PUSH_ANSWER_MAX      (4 * MIB)
 
 bool push_is_interrupted(const struct push *push)
@@ -189,7 +190,9 @@ static int push_ask_once(struct push *push, const struct push_ask *ask, struct f
 		call->body_fd_offset = ask->body_offset;
 		call->body_fd_size = ask->body_size;
 	}
-	call->stall_timeout_us = ask->stall_us;
+	/* Waiting for a silent scheduler must not take longer than the user's patience, unless it has reason to think for long. */
+	call->stall_timeout_us = ask->stall_us > 0 ? ask->stall_us
+						   : max_i64(SEC_US, min_i64(PUSH_STALL_US, push->give_up_us));
 	call->done = push_ask_done;
 	call->owner = &is_done;
 	fetch_start(push->fetch, call);
@@ -259,6 +262,7 @@ int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, s
 			return r;
 	}
 	push->progress.waiting_for = NULL;
+	*err = ERR_INIT; /* earlier attempts have left theirs */
 	json_error_t fault;
 	json_t *root = json_loadb(call.answer.data != NULL ? call.answer.data : "", call.answer.size, 0, &fault);
 	buf_fini(&call.answer);

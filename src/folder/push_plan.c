@@ -6,6 +6,7 @@
 #include "folder/push_impl.h"
 
 #define PUSH_PLAN_ANSWER_MAX (8 * MIB)
+#define PUSH_PLAN_STALL_US   (15 * SEC_US)
 
 /* --- the page's text --- */
 static bool push_plan_u64(struct str *line, uint64_t *ret)
@@ -188,6 +189,7 @@ static void push_plan_ask(struct push *push)
 	push->plan_call = FETCH_CALL_INIT;
 	push->plan_call.answer.limit = PUSH_PLAN_ANSWER_MAX;
 	push->plan_call.url = push->plan_url;
+	push->plan_call.stall_timeout_us = PUSH_PLAN_STALL_US;
 	push->plan_call.headers[0] = push->api_key_header;
 	push->plan_call.done = push_plan_called;
 	push->plan_call.owner = push;
