@@ -140,16 +140,18 @@ static enum err_code receipt_judge(const struct sql_brief *brief, const struct c
 static int receipt_apply(struct sql_conn *conn, struct receipt_job *job, struct store_receipt *receipt, struct err *err)
 {
 	struct chunk_row row = { .is_found = false };
+	int result = receipt_transfer(conn, job, receipt->transfer_id, err);
 	bool is_new;
 
-	if (receipt_transfer(conn, job, receipt->transfer_id, err) < 0)
-		return -ERR_STORE;
+	if (result < 0)
+		return result;
 	if (!job->brief.is_found) {
 		receipt->result = ERR_NO_TRANSFER;
 		return 0;
 	}
-	if (chunk_read(conn, job->brief.num, receipt, &row, err) < 0)
-		return -ERR_STORE;
+	result = chunk_read(conn, job->brief.num, receipt, &row, err);
+	if (result < 0)
+		return result;
 	if (receipt->outcome != ERR_NONE) {
 		receipt->result = ERR_NONE;
 		if (receipt->outcome == ERR_DIGEST_MISMATCH && job->brief.state == TRANSFER_UPLOADING && row.is_found &&
@@ -183,12 +185,15 @@ static int receipt_job(struct sql_conn *conn, void *arg, struct err *err)
 	struct receipt_job *job = arg;
 
 	for (size_t i = 0; i < job->count; i++) {
-		if (receipt_apply(conn, job, &job->receipts[i], err) < 0 ||
-		    receipt_audit(conn, job, &job->receipts[i], err) < 0) {
-			err_wrap(err, "receipt of chunk %llu/%llu of transfer %s",
-				 (unsigned long long)job->receipts[i].file_id,
-				 (unsigned long long)job->receipts[i].chunk_index, job->receipts[i].transfer_id);
-			return -ERR_STORE;
+		struct store_receipt *receipt = &job->receipts[i];
+		int result = receipt_apply(conn, job, receipt, err);
+
+		if (result == 0)
+			result = receipt_audit(conn, job, receipt, err);
+		if (result < 0) {
+			err_wrap(err, "receipt of chunk %llu/%llu of transfer %s", (unsigned long long)receipt->file_id,
+				 (unsigned long long)receipt->chunk_index, receipt->transfer_id);
+			return result;
 		}
 	}
 	return receipt_flush(conn, job, err);
