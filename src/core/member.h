@@ -11,7 +11,7 @@ enum member_event { MEMBER_PROBE_GOOD, MEMBER_PROBE_MISSED, MEMBER_LEAVE, MEMBER
 struct member_rules {
 	unsigned missed_limit_count; /* in a row */
 	enum member_state missed_state;
-	unsigned good_limit_count;   /* in a row, to come back from Unreachable */
+	unsigned good_limit_count; /* in a row, to come back from Unreachable */
 };
 extern const struct member_rules member_rules_folder; /* 3, UNREACHABLE, 2 */
 
@@ -19,7 +19,7 @@ struct member {
 	enum member_state state;
 	unsigned missed_count, good_count; /* in a row */
 	int64_t since_us;                  /* when the state was entered */
-	bool is_leaving;                   /* told to leave: a node that was unreachable meanwhile comes back as leaving */
+	bool is_leaving; /* told to leave: a node that was unreachable meanwhile comes back as leaving */
 };
 
 void member_init(struct member *member, enum member_state state, int64_t now_us);

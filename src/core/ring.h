@@ -12,17 +12,18 @@
 
 #include "base/err.h"
 
-#define RING_POINTS_PER_UNIT 160
+#define RING_POINTS_PER_UNIT   160
 #define RING_WEIGHT_UNIT_MILLI 1000
-#define RING_PROBES 12 /* part of the placement, as is 160: another number moves keys */
-#define RING_NODES_MAX 4096
-#define RING_POINTS_MAX (16u << 20)
+#define RING_PROBES            12 /* part of the placement, as is 160: another number moves keys */
+#define RING_NODES_MAX         4096
+#define RING_POINTS_MAX        (16u << 20)
 
 struct ring;
 struct ring_node {
-	const char *id;         /* 1-64 of A-Za-z0-9._- */
-	uint32_t weight_milli;  /* 1000 = 160 virtual nodes; rounded down to whole points, at least 1 point when not 0; 0: no points */
-	const char *domain;     /* failure domain label or NULL */
+	const char *id; /* 1-64 of A-Za-z0-9._- */
+	/* 1000 = 160 virtual nodes; rounded down to whole points, at least 1 point when not 0; 0: no points */
+	uint32_t weight_milli;
+	const char *domain; /* failure domain label or NULL */
 };
 
 /* Copies what it needs. Refuses duplicate ids (-ERR_NODE_CONFLICT), malformed ones (-ERR_CONFIG), too many nodes or points (-ERR_LIMIT). No
@@ -31,7 +32,8 @@ int ring_build(const struct ring_node *nodes, size_t node_count, struct ring **r
 void ring_free(struct ring **ring);
 size_t ring_node_count(const struct ring *ring);
 size_t ring_point_count(const struct ring *ring);
-const char *ring_node_id(const struct ring *ring, size_t node_index); /* node_index: the position in `nodes` given to ring_build */
+/* node_index: the position in `nodes` given to ring_build */
+const char *ring_node_id(const struct ring *ring, size_t node_index);
 
 uint64_t ring_hash_key(const void *key, size_t size);
 /* The owner's node index, or -1 on a ring without points. */
@@ -46,6 +48,7 @@ size_t ring_candidates(const struct ring *ring, uint64_t key_hash, size_t want, 
 struct ring_batch;
 struct ring_batch *ring_batch_new(const struct ring *ring, uint64_t total_bytes, uint32_t epsilon_milli);
 void ring_batch_free(struct ring_batch **batch);
-int ring_batch_assign(struct ring_batch *batch, uint64_t key_hash, uint64_t size_bytes); /* node index, -1 without points */
+/* The node's index, or -1 on a ring without points. */
+int ring_batch_assign(struct ring_batch *batch, uint64_t key_hash, uint64_t size_bytes);
 
 #endif

@@ -9,7 +9,8 @@ struct nonce_store;
 struct nonce_ops {
 	const char *name;
 	/* 0: first use, now remembered. -ERR_NONCE_REPLAYED: seen before. Other codes: cannot tell (the caller refuses: fail closed). Thread-safe. */
-	int (*use)(struct nonce_store *store, struct str nonce, int64_t expires_wall_us, int64_t now_wall_us, struct err *err);
+	int (*use)(struct nonce_store *store, struct str nonce, int64_t expires_wall_us, int64_t now_wall_us,
+		   struct err *err);
 	void (*free)(struct nonce_store *store);
 };
 struct nonce_store {

@@ -9,12 +9,19 @@
 #include "base/str.h"
 
 #define STORE_NODE_ID_SIZE 65
-#define STORE_USER_SIZE 65
-#define STORE_BATCH_MAX 200 /* bytes of a batch name */
-#define STORE_ADDR_SIZE 64
-#define STORE_REASON_SIZE 512
+#define STORE_USER_SIZE    65
+#define STORE_BATCH_MAX    200 /* bytes of a batch name */
+#define STORE_ADDR_SIZE    64
+#define STORE_REASON_SIZE  512
 
-enum transfer_state { TRANSFER_CREATED, TRANSFER_DISTRIBUTING, TRANSFER_UPLOADING, TRANSFER_MERGING, TRANSFER_COMPLETED, TRANSFER_FAILED };
+enum transfer_state {
+	TRANSFER_CREATED,
+	TRANSFER_DISTRIBUTING,
+	TRANSFER_UPLOADING,
+	TRANSFER_MERGING,
+	TRANSFER_COMPLETED,
+	TRANSFER_FAILED
+};
 enum chunk_state { CHUNK_PENDING, CHUNK_STORED, CHUNK_DIGEST_FAILED, CHUNK_LOST, CHUNK_MERGED };
 const char *transfer_state_name(enum transfer_state state);
 bool transfer_state_from_name(struct str name, enum transfer_state *ret_state);
@@ -36,7 +43,7 @@ struct store_transfer {
 	int64_t version; /* optimistic lock */
 	bool is_retryable;
 	int priority;
-	char reason[STORE_REASON_SIZE];  /* why failed, or what a merge waits for */
+	char reason[STORE_REASON_SIZE]; /* why failed, or what a merge waits for */
 	char client_addr[STORE_ADDR_SIZE];
 	int64_t created_wall_us, updated_wall_us, completed_wall_us;
 };
@@ -57,7 +64,8 @@ struct store_entry {
 struct store_object {
 	uint64_t file_id; /* 1.. in manifest order */
 	bool is_pack;
-	uint64_t first_seq, last_seq; /* the entries from which its bytes come, in order; entries between without bytes do not matter */
+	/* The entries from which its bytes come, in order; entries between without bytes do not matter. */
+	uint64_t first_seq, last_seq;
 	uint64_t size_bytes;
 	uint64_t chunk_count;
 };
@@ -81,10 +89,11 @@ struct store_receipt {
 	char node_addr[STORE_ADDR_SIZE], client_addr[STORE_ADDR_SIZE];
 	char request_id[40], user[STORE_USER_SIZE], user_agent[128], disk_path[256];
 	int64_t started_wall_us, finished_wall_us;
-	enum err_code outcome; /* ERR_NONE: stored. DIGEST_MISMATCH, DISK_LOW, ...: an attempt that failed: recorded, and the chunk's state follows
-				  (digest_failed only when it is not stored already) */
-	enum err_code result;  /* answer of store->receipts: ERR_NONE, NO_TRANSFER, NO_CHUNK, CHUNK_SIZE, MERGING, STATE, DIGEST_CONFLICT,
-				  BAD_REQUEST */
+	/* ERR_NONE: stored. DIGEST_MISMATCH, DISK_LOW, ...: an attempt that failed: recorded, and the chunk's state follows (digest_failed
+	 * only when it is not stored already). */
+	enum err_code outcome;
+	/* Answer of store->receipts: ERR_NONE, NO_TRANSFER, NO_CHUNK, CHUNK_SIZE, MERGING, STATE, DIGEST_CONFLICT, BAD_REQUEST. */
+	enum err_code result;
 };
 
 struct store_audit {
@@ -114,7 +123,8 @@ struct store_ops {
 	 * the counts in *transfer, version 1, and writes an audit row. Nothing is visible before. abort (or a crash) leaves nothing. Slices are copied.
 	 * commit ends the plan in any case; counts that are not those of its rows: -ERR_INTERNAL. An open plan holds back every writer of the store:
 	 * parse first, plan then; the thread that has one open must not write otherwise (-ERR_INTERNAL, it would wait for itself). */
-	int (*plan_begin)(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan, struct err *err);
+	int (*plan_begin)(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,
+			  struct err *err);
 	int (*plan_entry)(struct store_plan *plan, const struct store_entry *entry, struct err *err);
 	int (*plan_object)(struct store_plan *plan, const struct store_object *object, struct err *err);
 	int (*plan_chunk)(struct store_plan *plan, const struct store_chunk *chunk, struct err *err);
@@ -128,18 +138,20 @@ struct store_ops {
 	/* Newest first; user NULL: everybody's; state_mask: bits 1 << state. Calls back until it returns non-zero. A
 	 * callback of this and of the pages below may use the store. */
 	int (*transfer_list)(struct store *store, const char *user, unsigned state_mask, size_t limit,
-			     int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err);
+			     int (*each)(void *owner, const struct store_transfer *transfer), void *owner,
+			     struct err *err);
 	/* Optimistic: -ERR_VERSION_CONFLICT when the version moved meanwhile. On success transfer->version, state, reason are updated. An audit row of
 	 * kind "state" is written in the same transaction. Completing also turns its stored chunks to merged. Neither merging nor completed can be
 	 * reached while a chunk is missing: -ERR_INCOMPLETE. Other changes of state are the caller's to judge. */
-	int (*transfer_move)(struct store *store, struct store_transfer *transfer, enum transfer_state state, const char *reason, bool is_retryable,
-			     int64_t now_wall_us, struct err *err);
+	int (*transfer_move)(struct store *store, struct store_transfer *transfer, enum transfer_state state,
+			     const char *reason, bool is_retryable, int64_t now_wall_us, struct err *err);
 	/* Only the reason text (what a merge waits for); no version change. */
 	int (*transfer_note)(struct store *store, const char *id, const char *reason, struct err *err);
 
 	/* Pages in (file_id, chunk_index) order, strictly after the given pair ((0, 0) starts: file ids begin at 1); state_mask as above. */
-	int (*chunks)(struct store *store, const char *transfer_id, uint64_t after_file_id, uint64_t after_chunk_index, unsigned state_mask,
-		      size_t limit, int (*each)(void *owner, const struct store_chunk *chunk), void *owner, struct err *err);
+	int (*chunks)(struct store *store, const char *transfer_id, uint64_t after_file_id, uint64_t after_chunk_index,
+		      unsigned state_mask, size_t limit, int (*each)(void *owner, const struct store_chunk *chunk),
+		      void *owner, struct err *err);
 	int (*objects)(struct store *store, const char *transfer_id, uint64_t after_file_id, size_t limit,
 		       int (*each)(void *owner, const struct store_object *object), void *owner, struct err *err);
 	int (*entries)(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
@@ -152,15 +164,17 @@ struct store_ops {
 	int (*receipts)(struct store *store, struct store_receipt *receipts, size_t count, struct err *err);
 	/* Binds whole-file digests, all or none. Entries that have another digest already: replaced while uploading; -ERR_STATE in other states,
 	 * -ERR_BAD_REQUEST for a number that is no file's and for text that is no digest. */
-	int (*bind_digests)(struct store *store, const char *transfer_id, const uint64_t *seqs, const char (*digests)[DIGEST_HEX_SIZE],
-			    size_t count, struct err *err);
+	int (*bind_digests)(struct store *store, const char *transfer_id, const uint64_t *seqs,
+			    const char (*digests)[DIGEST_HEX_SIZE], size_t count, struct err *err);
 	/* Stored chunks of one object back to `state` (PENDING after an integrity failure, LOST), with an audit row; node_id NULL: on whatever node.
 	 * file_id 0: every object. Their actual node and digest are forgotten. Returns how many in *ret_count. */
-	int (*chunks_reopen)(struct store *store, const char *transfer_id, uint64_t file_id, const char *node_id, enum chunk_state state,
-			     const char *why, int64_t now_wall_us, uint64_t *ret_count, struct err *err);
+	int (*chunks_reopen)(struct store *store, const char *transfer_id, uint64_t file_id, const char *node_id,
+			     enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count,
+			     struct err *err);
 
 	int (*node_save)(struct store *store, const struct store_node *node, struct err *err);
-	int (*node_list)(struct store *store, int (*each)(void *owner, const struct store_node *node), void *owner, struct err *err);
+	int (*node_list)(struct store *store, int (*each)(void *owner, const struct store_node *node), void *owner,
+			 struct err *err);
 	int (*audit)(struct store *store, const struct store_audit *row, struct err *err);
 };
 

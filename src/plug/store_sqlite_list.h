@@ -6,13 +6,16 @@ SQL(SAVE, "SAVEPOINT job")
 SQL(SAVE_UNDO, "ROLLBACK TO job")
 SQL(SAVE_RELEASE, "RELEASE job")
 
-SQL(TRANSFER_INSERT, "INSERT INTO transfers (id, user, batch, source, manifest_digest, manifest_crc32c, digest, chunk_bytes, pack_bytes,"
-		     " state, version, is_retryable, priority, reason, client_addr, created_us, updated_us, completed_us)"
-		     " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,'distributing',0,?10,?11,?12,?13,?14,?15,0)")
-SQL(TRANSFER_PLANNED, "UPDATE transfers SET state='uploading', version=1, entry_count=?2, file_count=?3, object_count=?4, chunk_count=?5,"
-		      " total_bytes=?6, pending_count=?7, stored_count=?8, digest_failed_count=?9, lost_count=?10, merged_count=?11,"
-		      " stored_bytes=?12, updated_us=?13 WHERE num=?1")
-SQL(TRANSFER_BRIEF, "SELECT num, state, version, digest, user, chunk_count, stored_count, merged_count, batch FROM transfers WHERE id=?1")
+SQL(TRANSFER_INSERT,
+    "INSERT INTO transfers (id, user, batch, source, manifest_digest, manifest_crc32c, digest, chunk_bytes, pack_bytes,"
+    " state, version, is_retryable, priority, reason, client_addr, created_us, updated_us, completed_us)"
+    " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,'distributing',0,?10,?11,?12,?13,?14,?15,0)")
+SQL(TRANSFER_PLANNED,
+    "UPDATE transfers SET state='uploading', version=1, entry_count=?2, file_count=?3, object_count=?4, chunk_count=?5,"
+    " total_bytes=?6, pending_count=?7, stored_count=?8, digest_failed_count=?9, lost_count=?10, merged_count=?11,"
+    " stored_bytes=?12, updated_us=?13 WHERE num=?1")
+SQL(TRANSFER_BRIEF, "SELECT num, state, version, digest, user, chunk_count, stored_count, merged_count, batch FROM "
+		    "transfers WHERE id=?1")
 SQL(TRANSFER_MOVE, "UPDATE transfers SET state=?2, version=version+1, reason=?3, is_retryable=?4, updated_us=?5,"
 		   " completed_us=CASE WHEN ?2='completed' THEN ?5 ELSE completed_us END WHERE num=?1")
 SQL(TRANSFER_MERGED, "UPDATE transfers SET merged_count=merged_count+stored_count, stored_count=0 WHERE num=?1")
@@ -20,20 +23,25 @@ SQL(TRANSFER_NOTE, "UPDATE transfers SET reason=?2 WHERE id=?1")
 SQL(TRANSFER_ADD, "UPDATE transfers SET pending_count=pending_count+?2, stored_count=stored_count+?3,"
 		  " digest_failed_count=digest_failed_count+?4, lost_count=lost_count+?5, merged_count=merged_count+?6,"
 		  " stored_bytes=stored_bytes+?7, updated_us=max(updated_us,?8) WHERE num=?1")
-#define TRANSFER_COLUMNS                                                                                                                \
-	"id, user, batch, source, manifest_digest, manifest_crc32c, digest, chunk_bytes, pack_bytes, entry_count, file_count,"          \
-	" object_count, chunk_count, total_bytes, stored_count+merged_count, stored_bytes, state, version, is_retryable, priority,"     \
+#define TRANSFER_COLUMNS                                                                                            \
+	"id, user, batch, source, manifest_digest, manifest_crc32c, digest, chunk_bytes, pack_bytes, entry_count, " \
+	"file_count,"                                                                                               \
+	" object_count, chunk_count, total_bytes, stored_count+merged_count, stored_bytes, state, version, "        \
+	"is_retryable, priority,"                                                                                   \
 	" reason, client_addr, created_us, updated_us, completed_us"
 SQL(TRANSFER_GET, "SELECT " TRANSFER_COLUMNS " FROM transfers WHERE id=?1")
-SQL(TRANSFER_BY_BATCH, "SELECT " TRANSFER_COLUMNS " FROM transfers WHERE batch=?1 AND state<>'failed' ORDER BY num DESC LIMIT 1")
+SQL(TRANSFER_BY_BATCH,
+    "SELECT " TRANSFER_COLUMNS " FROM transfers WHERE batch=?1 AND state<>'failed' ORDER BY num DESC LIMIT 1")
 SQL(TRANSFER_LIST, "SELECT " TRANSFER_COLUMNS " FROM transfers ORDER BY num DESC")
 SQL(TRANSFER_LIST_USER, "SELECT " TRANSFER_COLUMNS " FROM transfers WHERE user=?1 ORDER BY num DESC")
-SQL(TRANSFER_COUNTS, "SELECT pending_count, stored_count, digest_failed_count, lost_count, merged_count FROM transfers WHERE id=?1")
+SQL(TRANSFER_COUNTS,
+    "SELECT pending_count, stored_count, digest_failed_count, lost_count, merged_count FROM transfers WHERE id=?1")
 SQL(TRANSFER_NUM, "SELECT num FROM transfers WHERE id=?1")
 
 SQL(ENTRY_INSERT, "INSERT INTO entries VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)")
-SQL(ENTRY_PAGE, "SELECT seq, type, mode, mtime_ns, size_bytes, path, target, file_id, object_offset, digest FROM entries"
-		" WHERE transfer=?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq")
+SQL(ENTRY_PAGE,
+    "SELECT seq, type, mode, mtime_ns, size_bytes, path, target, file_id, object_offset, digest FROM entries"
+    " WHERE transfer=?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq")
 SQL(ENTRY_BIND, "UPDATE entries SET digest=?3 WHERE transfer=?1 AND seq=?2 AND type='F'")
 
 SQL(OBJECT_INSERT, "INSERT INTO objects VALUES (?1,?2,?3,?4,?5,?6,?7)")
@@ -44,18 +52,22 @@ SQL(CHUNK_INSERT, "INSERT INTO chunks VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9)")
 SQL(CHUNK_GET, "SELECT size_bytes, state, digest FROM chunks WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
 SQL(CHUNK_STORED, "UPDATE chunks SET state='stored', actual_node=?4, digest=?5, updated_us=?6"
 		  " WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
-SQL(CHUNK_FAILED, "UPDATE chunks SET state='digest_failed', updated_us=?4 WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
-SQL(CHUNK_PAGE, "SELECT file_id, chunk_index, size_bytes, state, target_node, actual_node, digest, updated_us FROM chunks"
-		" WHERE transfer=?1 AND (file_id, chunk_index) > (?2, ?3) ORDER BY file_id, chunk_index")
+SQL(CHUNK_FAILED,
+    "UPDATE chunks SET state='digest_failed', updated_us=?4 WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
+SQL(CHUNK_PAGE,
+    "SELECT file_id, chunk_index, size_bytes, state, target_node, actual_node, digest, updated_us FROM chunks"
+    " WHERE transfer=?1 AND (file_id, chunk_index) > (?2, ?3) ORDER BY file_id, chunk_index")
 SQL(CHUNK_MERGE_ALL, "UPDATE chunks SET state='merged', updated_us=?2 WHERE transfer=?1 AND state='stored'")
 /* One object, or all: the range of file ids is a parameter, so that the primary key serves both. */
-#define REOPEN_WHERE " WHERE transfer=?1 AND file_id BETWEEN ?2 AND ?3 AND state='stored' AND (?4 IS NULL OR actual_node=?4)"
+#define REOPEN_WHERE \
+	" WHERE transfer=?1 AND file_id BETWEEN ?2 AND ?3 AND state='stored' AND (?4 IS NULL OR actual_node=?4)"
 SQL(CHUNK_REOPEN_SUM, "SELECT count(*), coalesce(sum(size_bytes),0) FROM chunks" REOPEN_WHERE)
 SQL(CHUNK_REOPEN, "UPDATE chunks SET state=?5, actual_node='', digest='', updated_us=?6" REOPEN_WHERE)
 #undef REOPEN_WHERE
 #undef TRANSFER_COLUMNS
 
-SQL(AUDIT_INSERT, "INSERT INTO audit (at_us, kind, transfer_id, user, node_id, outcome, detail, file_id, chunk_index, result, size_bytes,"
+SQL(AUDIT_INSERT, "INSERT INTO audit (at_us, kind, transfer_id, user, node_id, outcome, detail, file_id, chunk_index, "
+		  "result, size_bytes,"
 		  " digest, node_addr, client_addr, request_id, user_agent, disk_path, started_us, finished_us)"
 		  " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)")
 SQL(NODE_SAVE, "INSERT INTO nodes (id, addr, incarnation, weight_milli, domain, seen_us) VALUES (?1,?2,?3,?4,?5,?6)"
