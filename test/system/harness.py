@@ -115,7 +115,13 @@ class Up:
         self.start()
 
     def wait_nodes(self, count=None):
-        wait_until("nodes take work", lambda: sum(n["takes_work"] for n in api(self, "GET", "/api/v1/nodes")[1].get("nodes", [])) >= (count or self.nodes))
+        def all_work():
+            try:
+                nodes = api(self, "GET", "/api/v1/nodes")[1]["nodes"]
+            except (OSError, ValueError, KeyError):  # the scheduler is just being started again
+                return False
+            return sum(n["takes_work"] for n in nodes) >= (count or self.nodes)
+        wait_until("nodes take work", all_work)
 
     def database(self):
         return os.path.join(self.data, "scheduler", "heng.db")
