@@ -106,7 +106,8 @@ static void check_manifest(struct world *world, const struct walk_result *result
 	struct err err = ERR_INIT;
 	struct buf text = BUF_INIT(MIB), list = BUF_INIT(MIB);
 	assert_true(buf_reserve(&text, result->manifest_bytes + 1));
-	assert_int_equal(pread(world->manifest_fd, text.data, result->manifest_bytes + 1, 0), (ssize_t)result->manifest_bytes);
+	assert_int_equal(pread(world->manifest_fd, text.data, result->manifest_bytes + 1, 0),
+			 (ssize_t)result->manifest_bytes);
 	text.size = result->manifest_bytes;
 	struct manifest_parser *parser = manifest_parser_new(&manifest_limits_default, list_entry, &list);
 	int r = manifest_feed(parser, buf_str(&text), &err);
@@ -149,9 +150,10 @@ static void test_names_are_bytes_in_byte_order(void **state)
 	assert_int_equal(result.entry_count, 8);
 	assert_int_equal(result.file_count, 5);
 	assert_int_equal(result.total_bytes, 11);
-	check_manifest(world, &result,
-		       "D .\nF B 3 1000000005\nF a%0Ab 1 1000000005\nD b\nD b/empty\nF b/x 5 1000000005\nF b.c 0 1000000005\n"
-		       "F %FF%FE 2 1000000005\n");
+	check_manifest(
+		world, &result,
+		"D .\nF B 3 1000000005\nF a%0Ab 1 1000000005\nD b\nD b/empty\nF b/x 5 1000000005\nF b.c 0 1000000005\n"
+		"F %FF%FE 2 1000000005\n");
 }
 
 static void test_deep_folders_need_few_descriptors(void **state)
@@ -192,8 +194,9 @@ static void test_every_problem_is_named(void **state)
 	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
 	close(fd);
 	assert_int_equal(walk(world, WALK_LINKS_REFUSE, &result, &err), -ERR_SOURCE_SPECIAL);
-	assert_string_equal(buf_cstr(&world->problems),
-			    "link|a symbolic link (say --links=keep, skip or follow)\npipe|a named pipe\nsocket|a socket\n");
+	assert_string_equal(
+		buf_cstr(&world->problems),
+		"link|a symbolic link (say --links=keep, skip or follow)\npipe|a named pipe\nsocket|a socket\n");
 	assert_non_null(strstr(err.text, "3 entries"));
 	/* Asked to leave out, they are counted. */
 	assert_int_equal(walk(world, WALK_LINKS_SKIP, &result, &err), 0);
@@ -275,9 +278,14 @@ static void test_open_stays_beneath(void **state)
 		enum walk_links links;
 		int result; /* 0: opens */
 	} rows[] = {
-		{ "file", WALK_LINKS_KEEP, 0 },	       { "in", WALK_LINKS_FOLLOW, 0 },	  { "in", WALK_LINKS_KEEP, -ELOOP },
-		{ "out", WALK_LINKS_FOLLOW, -EXDEV },  { "out", WALK_LINKS_SKIP, -ELOOP }, { "../x", WALK_LINKS_FOLLOW, -EXDEV },
-		{ "/etc/passwd", WALK_LINKS_KEEP, -EXDEV }, { "absent", WALK_LINKS_KEEP, -ENOENT },
+		{ "file", WALK_LINKS_KEEP, 0 },
+		{ "in", WALK_LINKS_FOLLOW, 0 },
+		{ "in", WALK_LINKS_KEEP, -ELOOP },
+		{ "out", WALK_LINKS_FOLLOW, -EXDEV },
+		{ "out", WALK_LINKS_SKIP, -ELOOP },
+		{ "../x", WALK_LINKS_FOLLOW, -EXDEV },
+		{ "/etc/passwd", WALK_LINKS_KEEP, -EXDEV },
+		{ "absent", WALK_LINKS_KEEP, -ENOENT },
 	};
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		int fd = walk_open(world->root_fd, rows[i].path, O_RDONLY, rows[i].links);
