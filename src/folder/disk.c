@@ -57,8 +57,9 @@ static bool is_unfinished(const char *name)
 	return part && part[sizeof(".part.") - 1] != '\0';
 }
 
-/* Calls each(fd of parent, name) for the entries of the folder; dir_fd is taken. */
-static int for_each_entry(int dir_fd, int (*each)(int dir_fd, const char *name, struct err *err), struct err *err)
+/* Calls each(owner, fd of parent, name) for the entries of the folder until it returns something else than 0; dir_fd is taken. */
+static int for_each_entry(int dir_fd, int (*each)(void *owner, int dir_fd, const char *name, struct err *err),
+			  void *owner, struct err *err)
 {
 	DIR *dir = fdopendir(dir_fd);
 	const struct dirent *entry;
@@ -77,17 +78,17 @@ static int for_each_entry(int dir_fd, int (*each)(int dir_fd, const char *name, 
 			break;
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
-		r = each(dirfd(dir), entry->d_name, err);
-		if (r < 0)
+		r = each(owner, dirfd(dir), entry->d_name, err);
+		if (r != 0)
 			break;
 	}
 	if (r == 0 && errno != 0)
 		r = err_sys(err, ERR_DISK, errno, "cannot list a folder of chunks");
 	closedir(dir);
-	return r;
+	return r < 0 ? r : 0;
 }
 
-static int clean_file(int dir_fd, const char *name, struct err *err)
+static int clean_file(void *owner UNUSED, int dir_fd, const char *name, struct err *err)
 {
 	if (!is_unfinished(name) || unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
 		return 0;
@@ -95,7 +96,7 @@ static int clean_file(int dir_fd, const char *name, struct err *err)
 }
 
 /* What is not a folder here is nobody's chunk: left alone. */
-static int enter(int dir_fd, const char *name, int (*each)(int dir_fd, const char *name, struct err *err),
+static int enter(int dir_fd, const char *name, int (*each)(void *owner, int dir_fd, const char *name, struct err *err),
 		 struct err *err)
 {
 	const int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -104,14 +105,14 @@ static int enter(int dir_fd, const char *name, int (*each)(int dir_fd, const cha
 		return errno == ENOTDIR || errno == ELOOP || errno == ENOENT
 			       ? 0
 			       : err_sys(err, ERR_DISK, errno, "cannot enter the folder '%.200s'", name);
-	return for_each_entry(fd, each, err);
+	return for_each_entry(fd, each, NULL, err);
 }
 
-static int clean_file_folder(int dir_fd, const char *name, struct err *err)
+static int clean_file_folder(void *owner UNUSED, int dir_fd, const char *name, struct err *err)
 {
 	return enter(dir_fd, name, clean_file, err);
 }
-static int clean_transfer(int dir_fd, const char *name, struct err *err)
+static int clean_transfer(void *owner UNUSED, int dir_fd, const char *name, struct err *err)
 {
 	return enter(dir_fd, name, clean_file_folder, err);
 }
@@ -131,7 +132,7 @@ static int open_layout(struct disk *disk, struct err *err)
 	if (fs_check_dir(disk->tmp_path, err) < 0)
 		return -(int)err->code;
 	fd = fs_open_beneath(disk->root_fd, "tmp", O_RDONLY | O_DIRECTORY, 0, err);
-	return fd < 0 ? fd : for_each_entry(fd, clean_transfer, err);
+	return fd < 0 ? fd : for_each_entry(fd, clean_transfer, NULL, err);
 }
 
 int disk_open(const struct disk_options *options, struct disk **ret_disk, struct err *err)
@@ -284,27 +285,29 @@ bool disk_has(struct disk *disk, const char *transfer_id, uint64_t file_id, uint
 	return fd >= 0;
 }
 
-int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index,
-		      struct err *err)
+static int list_transfer(void *owner, int dir_fd UNUSED, const char *name, struct err *err UNUSED)
 {
-	char path[CHUNK_PATH_SIZE];
-	char *name;
+	struct buf *lines = owner;
 
-	if (!ulid_is_valid(transfer_id, strlen(transfer_id)))
-		return err_set(err, ERR_BAD_REQUEST, "the transfer id is not a ULID");
-	disk_chunk_path(transfer_id, file_id, chunk_index, path, sizeof(path));
-	name = strrchr(path, '/');
-	*name++ = '\0';
-	struct err local = ERR_INIT;
-	AUTO(fs_close) int dir_fd = fs_open_beneath(disk->root_fd, path, O_RDONLY | O_DIRECTORY, 0, &local);
-	if (dir_fd < 0 && local.sys_errno != ENOENT) {
-		if (err)
-			*err = local;
-		return dir_fd;
-	}
-	if (dir_fd >= 0 && unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
-		return err_sys(err, ERR_DISK, errno, "cannot remove the chunk '%s'", name);
+	if (!ulid_is_valid(name, strlen(name)))
+		return 0;
+	if (lines->limit - lines->size < ULID_SIZE)
+		return 1;
+	buf_append_c(lines, name);
+	buf_append_c(lines, "\n");
 	return 0;
+}
+
+int disk_transfers(struct disk *disk, struct buf *lines, struct err *err)
+{
+	struct err local = ERR_INIT;
+	struct err *to = err ? err : &local;
+	const int fd = fs_open_beneath(disk->root_fd, "tmp", O_RDONLY | O_DIRECTORY, 0, to);
+
+	if (fd < 0)
+		return fd;
+	const int r = for_each_entry(fd, list_transfer, lines, to);
+	return r == 0 && lines->is_failed ? err_set(to, ERR_NO_MEMORY, "no memory for the list of transfers") : r;
 }
 
 int disk_remove_transfer(struct disk *disk, const char *transfer_id, struct err *err)

@@ -1,8 +1,9 @@
 /* One node's chunk store on one folder. Layout below its root:
  *   tmp/<transferId>/<fileId>/<transferId>_<fileId>_<chunkIndex>.part            a durable chunk
  *   tmp/<transferId>/<fileId>/<transferId>_<fileId>_<chunkIndex>.part.<request>  one being written
- * The file itself is the record: when a chunk is sent again its digest is computed from the bytes that are there. The digests of recent writes are
- * also kept in memory, which tells bytes that rotted (replaced) from a sender who has other bytes (refused).
+ * The file itself is the record: when a chunk is sent again its digest is computed from the bytes that are there. The digest that was written is
+ * kept beside them (an extended attribute, and in memory for recent writes), which tells bytes that rotted (replaced) from a sender who has other
+ * bytes (refused).
  * A failed write or sync leaves a disk in a state nobody knows: from then on new chunks are refused (ERR_DISK) until disk_check passes.
  * Blocking: pool threads. Thread-safe; writers of the same chunk take turns. */
 #ifndef HENG_FOLDER_DISK_H
@@ -59,10 +60,12 @@ bool disk_has(struct disk *disk, const char *transfer_id, uint64_t file_id, uint
 /* Opens a durable chunk for reading: fd and its size, or -ERR_CHUNK_GONE. */
 int disk_read(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index, uint64_t *ret_size,
 	      struct err *err);
-/* One durable chunk. Absent is fine. */
+/* One durable chunk. -ERR_CHUNK_GONE when it is not here, -ERR_BUSY while somebody writes it. */
 int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index,
 		      struct err *err);
 /* All files of a transfer. Absent is fine. */
 int disk_remove_transfer(struct disk *disk, const char *transfer_id, struct err *err);
+/* Appends the ids of the transfers that have files here, each with a line end; those that `lines` has no room for are left out. */
+int disk_transfers(struct disk *disk, struct buf *lines, struct err *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "folder/disk_inside.h"
@@ -15,6 +16,8 @@
 #define NAME_SIZE        192
 #define READ_PIECE_BYTES (256 * KIB)
 #define FILE_MODE        0600
+/* Of a durable chunk: "<kind>:<hex>", what its sender gave and we wrote. */
+#define DIGEST_ATTRIBUTE "user.heng.digest"
 
 struct disk_put {
 	struct disk *disk;
@@ -276,6 +279,36 @@ static int digest_of_file(int fd, enum digest_kind kind, char target[DIGEST_HEX_
 	return r;
 }
 
+/* Not every file system keeps attributes, nor has room for one; the sync that follows tells of a disk that is ill. Without it, rot that is met
+ * after a restart looks like a sender with other bytes. */
+static void keep_digest(const struct disk_put *put)
+{
+	char text[DIGEST_HEX_SIZE + 16];
+	const int size = snprintf(text, sizeof(text), "%s:%s", digest_name(put->kind), put->digest_hex);
+
+	(void)fsetxattr(put->fd, DIGEST_ATTRIBUTE, text, (size_t)size, 0);
+}
+
+/* The digest of what we once wrote, by memory or by the file's attribute; false when neither knows one of that kind. */
+static bool written_digest(const struct disk_put *put, int fd, char target[DIGEST_HEX_SIZE])
+{
+	char text[DIGEST_HEX_SIZE + 16];
+	struct str rest, kind;
+	bool is_known;
+
+	pthread_mutex_lock(&put->disk->lock);
+	is_known = memo_digest(put->disk->memo, put->key, put->kind, target);
+	pthread_mutex_unlock(&put->disk->lock);
+	if (is_known)
+		return true;
+	const ssize_t size = fgetxattr(fd, DIGEST_ATTRIBUTE, text, sizeof(text));
+	if (size <= 0)
+		return false;
+	rest = (struct str){ text, (size_t)size };
+	return str_cut(&rest, ':', &kind) && str_eq_c(kind, digest_name(put->kind)) &&
+	       digest_hex_is_valid(put->kind, rest) && str_copy(rest, target, DIGEST_HEX_SIZE);
+}
+
 /* Is the chunk here already? DISK_HAVE, DISK_WRITE (absent, or what is there has rotted and is to be replaced), or a refusal. */
 static int look(struct disk_put *put, struct err *err)
 {
@@ -283,7 +316,6 @@ static int look(struct disk_put *put, struct err *err)
 	AUTO(fs_close) int fd = openat(put->dir_fd, put->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	char found_hex[DIGEST_HEX_SIZE], written_hex[DIGEST_HEX_SIZE];
 	struct stat stat;
-	bool is_known;
 
 	if (fd < 0 && errno == ENOENT)
 		return DISK_WRITE;
@@ -295,11 +327,8 @@ static int look(struct disk_put *put, struct err *err)
 		return disk_fail(disk, err, "cannot read the stored chunk");
 	if ((uint64_t)stat.st_size == put->size_bytes && strcmp(found_hex, put->digest_hex) == 0)
 		return DISK_HAVE;
-	pthread_mutex_lock(&disk->lock);
-	is_known = memo_digest(disk->memo, put->key, put->kind, written_hex);
-	pthread_mutex_unlock(&disk->lock);
 	/* We wrote what the sender has, and now read something else: the bytes on the disk changed under us. The rename replaces them. */
-	if (is_known && strcmp(written_hex, put->digest_hex) == 0)
+	if (written_digest(put, fd, written_hex) && strcmp(written_hex, put->digest_hex) == 0)
 		return DISK_WRITE;
 	err_set(err, ERR_DIGEST_CONFLICT, "this chunk is stored here already with other bytes (%s %s)",
 		digest_name(put->kind), found_hex);
@@ -430,8 +459,10 @@ static int compare(struct disk_put *put, struct err *err)
 /* Synced before it gets its name: a crash leaves a whole chunk of that name or none. */
 static int make_durable(struct disk_put *put, struct err *err)
 {
-	int r = fs_sync_data(put->fd, put->part_name, err);
+	int r;
 
+	keep_digest(put);
+	r = fs_sync_data(put->fd, put->part_name, err);
 	if (r < 0)
 		return disk_fail(put->disk, err, "cannot sync a chunk");
 	r = fs_rename(put->dir_fd, put->part_name, put->dir_fd, put->name, false, err);
@@ -478,4 +509,51 @@ void disk_abort(struct disk_put **put)
 {
 	if (*put)
 		put_free(put);
+}
+
+/* --- removing --- */
+
+static int remove_file(struct disk_put *put, struct err *err)
+{
+	int number;
+
+	put->dir_fd = fs_open_beneath(put->disk->root_fd, put->folder, O_RDONLY | O_DIRECTORY, 0, err);
+	if (put->dir_fd < 0)
+		number = err->sys_errno;
+	else
+		number = unlinkat(put->dir_fd, put->name, 0) == 0 ? 0 : errno;
+	if (number == ENOENT)
+		return err_set(err, ERR_CHUNK_GONE, "'%s' is not here", put->name);
+	if (number != 0)
+		return err_sys(err, ERR_DISK, number, "cannot remove '%s'", put->name);
+	pthread_mutex_lock(&put->disk->lock);
+	memo_forget_digest(put->disk->memo, put->key);
+	pthread_mutex_unlock(&put->disk->lock);
+	return 0;
+}
+
+/* Takes the chunk's turn like a writer, so that it never removes what somebody writes meanwhile. */
+int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index,
+		      struct err *err)
+{
+	const struct disk_chunk chunk = { .transfer_id = transfer_id,
+					  .file_id = file_id,
+					  .chunk_index = chunk_index,
+					  .digest_hex = "",
+					  .request_id = "" };
+	struct err local = ERR_INIT;
+	struct err *to = err ? err : &local;
+	struct disk_put *put;
+	int r;
+
+	if (!ulid_is_valid(transfer_id, strlen(transfer_id)))
+		return err_set(to, ERR_BAD_REQUEST, "the transfer id is not a ULID");
+	put = put_new(disk, &chunk);
+	r = take_turn(disk, put, 0, to);
+	if (r == 0)
+		r = put_enter(put, to);
+	if (r == 0)
+		r = remove_file(put, to);
+	put_free(&put);
+	return r;
 }

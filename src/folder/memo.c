@@ -45,6 +45,14 @@ void memo_set_digest(struct memo *memo, struct hash128 chunk, enum digest_kind k
 		place->kind = 0;
 }
 
+void memo_forget_digest(struct memo *memo, struct hash128 chunk)
+{
+	struct digest_place *place = &memo->digests[chunk.low % DIGEST_PLACES];
+
+	if (is_same(place->chunk, chunk))
+		place->kind = 0;
+}
+
 bool memo_digest(const struct memo *memo, struct hash128 chunk, enum digest_kind kind, char target[DIGEST_HEX_SIZE])
 {
 	const struct digest_place *place = &memo->digests[chunk.low % DIGEST_PLACES];

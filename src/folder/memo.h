@@ -11,6 +11,7 @@ struct memo *memo_new(void);
 void memo_free(struct memo **memo);
 
 void memo_set_digest(struct memo *memo, struct hash128 chunk, enum digest_kind kind, const char *digest_hex);
+void memo_forget_digest(struct memo *memo, struct hash128 chunk);
 /* False when the digest of that kind is not remembered. */
 bool memo_digest(const struct memo *memo, struct hash128 chunk, enum digest_kind kind, char target[DIGEST_HEX_SIZE]);
 

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/rng.h"
 #include "folder/disk.h"
 
 static const char T[] = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
@@ -183,9 +185,43 @@ static void t_conflict(void **state)
 	assert_space_returned(world->disk);
 }
 
-/* Bytes that rotted on the disk are replaced by whoever has the right ones. */
+/* Bytes that rotted on the disk are replaced by whoever has the right ones; after a restart too, where the file system keeps the digest. */
 static void t_rot(void **state)
 {
+	struct world *world = *state;
+	struct chunk_text text;
+	struct err err = ERR_INIT;
+	char path[256], full[512], kept[128];
+
+	fill(&text, 1, 0, hello, HELLO_SIZE, "r1");
+	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
+	disk_chunk_path(T, 1, 0, path, sizeof(path));
+	snprintf(full, sizeof(full), "%s/%s", world->path, path);
+	const bool is_kept = getxattr(full, "user.heng.digest", kept, sizeof(kept)) > 0 || errno != ENOTSUP;
+	for (int round = 0; round < 2; round++) {
+		if (round == 1) {
+			disk_close(&world->disk);
+			world->disk = open_disk(world->path, 0);
+		}
+		int fd = open(full, O_WRONLY);
+		assert_int_equal(pwrite(fd, "X", 1, 3), 1);
+		close(fd);
+		/* Neither those of the file nor those that were written. */
+		fill(&text, 1, 0, "other bytes!", 12, "r2");
+		assert_int_equal(put(world->disk, &text.chunk, "other bytes!", 12, &err), -ERR_DIGEST_CONFLICT);
+		fill(&text, 1, 0, hello, HELLO_SIZE, "r2");
+		const int expected = round == 0 || is_kept ? 0 : -ERR_DIGEST_CONFLICT;
+		assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), expected);
+		text.chunk.request_id = "r3";
+		if (expected == 0)
+			assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), DISK_HAVE);
+	}
+}
+
+/* An attribute that says nothing we understand is none, and so is that of another kind of digest: no reason to overwrite. */
+static void t_rot_unknown(void **state)
+{
+	static const char *const values[] = { "", "sha256:", "sha256:abc", "md5:5d41402abc4b2a76b9719d911017c592" };
 	struct world *world = *state;
 	struct chunk_text text;
 	struct err err = ERR_INIT;
@@ -198,10 +234,40 @@ static void t_rot(void **state)
 	int fd = open(full, O_WRONLY);
 	assert_int_equal(pwrite(fd, "X", 1, 3), 1);
 	close(fd);
-	text.chunk.request_id = "r2";
+	for (size_t i = 0; i < COUNT_OF(values); i++) {
+		disk_close(&world->disk);
+		if (setxattr(full, "user.heng.digest", values[i], strlen(values[i]), 0) < 0)
+			assert_int_equal(errno, ENOTSUP);
+		world->disk = open_disk(world->path, 0);
+		assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), -ERR_DIGEST_CONFLICT);
+	}
+}
+
+static void t_transfers(void **state)
+{
+	struct world *world = *state;
+	struct chunk_text text;
+	struct err err = ERR_INIT;
+	struct buf lines = BUF_INIT(ULID_SIZE);
+	char path[256];
+
+	assert_int_equal(disk_transfers(world->disk, &lines, &err), 0);
+	assert_int_equal(lines.size, 0);
+	fill(&text, 1, 0, hello, HELLO_SIZE, "r1");
 	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
-	text.chunk.request_id = "r3";
-	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), DISK_HAVE);
+	snprintf(path, sizeof(path), "%s/tmp/nobodys", world->path);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(disk_transfers(world->disk, &lines, &err), 0);
+	assert_int_equal(lines.size, ULID_SIZE);
+	assert_memory_equal(lines.data, "01ARZ3NDEKTSV4RRFFQ69G5FAV\n", ULID_SIZE);
+	/* No room for a second. */
+	text.chunk.transfer_id = "01ARZ3NDEKTSV4RRFFQ69G5FAW";
+	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
+	buf_clear(&lines);
+	assert_int_equal(disk_transfers(world->disk, &lines, &err), 0);
+	assert_int_equal(lines.size, ULID_SIZE);
+	assert_false(lines.is_failed);
+	buf_fini(&lines);
 }
 
 static void t_mismatch_and_truncation(void **state)
@@ -398,15 +464,18 @@ static void t_remove(void **state)
 
 	fill(&text, 1, 0, hello, HELLO_SIZE, "r1");
 	assert_int_equal(disk_remove_transfer(world->disk, T, &err), 0);
-	assert_int_equal(disk_remove_chunk(world->disk, T, 1, 0, &err), 0);
+	assert_int_equal(disk_remove_chunk(world->disk, T, 1, 0, &err), -ERR_CHUNK_GONE);
 	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
+	assert_int_equal(disk_remove_chunk(world->disk, T, 1, 1, &err), -ERR_CHUNK_GONE);
 	assert_int_equal(disk_remove_chunk(world->disk, T, 1, 0, &err), 0);
+	assert_int_equal(disk_remove_chunk(world->disk, T, 1, 0, &err), -ERR_CHUNK_GONE);
 	assert_false(disk_has(world->disk, T, 1, 0));
 	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
 	/* Removed under a writer: it is told, and the disk is not taken for broken. */
 	fill(&text, 1, 1, hello, HELLO_SIZE, "r2");
 	assert_int_equal(disk_begin(world->disk, &text.chunk, &one, &err), DISK_WRITE);
 	assert_int_equal(disk_write(one, hello, HELLO_SIZE, &err), 0);
+	assert_int_equal(disk_remove_chunk(world->disk, T, 1, 1, &err), -ERR_BUSY);
 	assert_int_equal(disk_remove_transfer(world->disk, T, &err), 0);
 	assert_int_equal(disk_commit(&one, &err), -ERR_NO_TRANSFER);
 	assert_false(disk_has(world->disk, T, 1, 0));
@@ -519,7 +588,8 @@ int main(void)
 		DISK_TEST(t_two_at_once),  DISK_TEST(t_turn),
 		DISK_TEST(t_restart),      DISK_TEST(t_remove),
 		DISK_TEST(t_floor),        DISK_TEST(t_full),
-		DISK_TEST(t_breaker),
+		DISK_TEST(t_breaker),      DISK_TEST(t_rot_unknown),
+		DISK_TEST(t_transfers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
