@@ -197,8 +197,8 @@ static int up_write_node(struct up *up, struct boot_child *child, struct err *er
 	up_yaml(&text, "scheduler", url, "");
 	up_yaml(&text, "cluster_key_file", up->dir, "cluster.key");
 	up_yaml(&text, "loop", up->loop, "");
-	/* Small floors, so that a first try works on a small disk. */
-	buf_printf(&text, "free_floor: 64MiB\nfree_floor_percent: 1\n");
+	/* Small floors, so that a first try works on a small disk; a short interval, so that what is left behind goes while somebody looks. */
+	buf_printf(&text, "free_floor: 64MiB\nfree_floor_percent: 1\nsweep_interval: 5s\n");
 	return up_write(up, child, &text, err);
 }
 

@@ -44,6 +44,8 @@ const struct conf_row node_conf_rows[] = {
 	  .help = "share of the file system never used" },
 	{ "clock_skew", CONF_DURATION, FIELD(clock_skew_us), 0, 3600 * SEC_US, "30s",
 	  .help = "how far clocks may differ" },
+	{ "sweep_interval", CONF_DURATION, FIELD(sweep_interval_us), 100 * MSEC_US, (int64_t)24 * 3600 * SEC_US, "60s",
+	  .help = "between two looks for files of transfers that are over" },
 	{ "threads", CONF_INT, FIELD(threads), 0, 256, "0", .help = "network threads; 0: one per core" },
 	{ "workers", CONF_INT, FIELD(workers), 1, 256, "16", .help = "threads for the disk" },
 	{ "loop", CONF_CHOICE, FIELD(loop), .fallback = "auto", .choices = "auto|io_uring|epoll",
@@ -222,6 +224,28 @@ static void read_begin(struct http_call *call, void *app)
 	free(read);
 }
 
+static int remove_chunk_run(struct http_task *task)
+{
+	struct node *node = task->app;
+	char transfer_id[ULID_SIZE];
+	uint64_t file_id, chunk_index;
+	int r = node_chunk_ids(task->call, transfer_id, &file_id, &chunk_index, &task->err);
+
+	if (r == 0)
+		r = disk_remove_chunk(node->disk, transfer_id, file_id, chunk_index, &task->err);
+	if (r == 0)
+		buf_append(&task->answer, STR("{}"));
+	return r;
+}
+
+static void remove_chunk_begin(struct http_call *call, void *app)
+{
+	struct node *node = app;
+
+	if (!refuse_stranger(node, call))
+		http_run_task(call, node->work, 0, ANSWER_MAX, remove_chunk_run);
+}
+
 static int remove_run(struct http_task *task)
 {
 	struct node *node = task->app;
@@ -246,6 +270,7 @@ static void remove_begin(struct http_call *call, void *app)
 static const struct http_route routes[] = {
 	{ "PUT", "/api/v1/upload/chunk/:transfer/:file/:chunk", node_put_begin },
 	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk", read_begin },
+	{ "DELETE", "/internal/v1/chunk/:transfer/:file/:chunk", remove_chunk_begin },
 	{ "DELETE", "/internal/v1/transfer/:transfer", remove_begin },
 	{ "GET", "/health", health_begin },
 	{ NULL, NULL, NULL },
@@ -442,6 +467,18 @@ static int open_courier(struct node *node, const struct node_conf *conf, struct 
 	return courier_new(&options, &node->courier, err);
 }
 
+static int open_sweep(struct node *node, const struct node_conf *conf, struct err *err)
+{
+	const struct sweep_options options = {
+		.disk = node->disk,
+		.scheduler = conf->scheduler,
+		.internal_key = node->internal_keys[0],
+		.interval_us = conf->sweep_interval_us,
+	};
+
+	return sweep_start(&options, &node->sweep, err);
+}
+
 int node_start(const struct node_conf *conf, struct node **ret_node, struct err *err)
 {
 	struct node *node = must_zalloc(1, sizeof(*node));
@@ -466,9 +503,11 @@ int node_start(const struct node_conf *conf, struct node **ret_node, struct err 
 		r = open_courier(node, conf, to);
 	if (r == 0)
 		r = http_server_start(node->server, to);
-	/* Last: the scheduler probes a node the moment it registers. */
+	/* After the server: the scheduler probes a node the moment it registers. */
 	if (r == 0)
 		r = courier_start(node->courier, to);
+	if (r == 0)
+		r = open_sweep(node, conf, to);
 	if (r < 0) {
 		node_stop(&node);
 		return r;
@@ -488,6 +527,7 @@ void node_stop(struct node **node)
 	/* From the top down: calls under way still need the courier and the pool, and the pool's jobs the disk. */
 	if (n->server)
 		http_server_stop(n->server, STOP_GRACE_US);
+	sweep_stop(&n->sweep);
 	courier_stop(&n->courier);
 	if (n->work)
 		work_free(&n->work);

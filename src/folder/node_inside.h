@@ -7,6 +7,7 @@
 #include "folder/courier.h"
 #include "folder/disk.h"
 #include "folder/node.h"
+#include "folder/sweep.h"
 #include "plug/nonce.h"
 #include "wire/ticket.h"
 
@@ -24,6 +25,7 @@ struct node {
 	struct work *work;
 	struct nonce_store *nonces;
 	struct courier *courier;
+	struct sweep *sweep;
 	struct http_server *server;
 
 	pthread_mutex_t health_lock; /* protects the rest */

@@ -111,6 +111,7 @@ static const struct http_route routes[] = {
 	{ "GET", "/api/v1/nodes", sched_begin_nodes },
 	{ "POST", "/internal/v1/nodes/register", sched_begin_register },
 	{ "POST", "/internal/v1/receipts", sched_begin_receipts },
+	{ "POST", "/internal/v1/transfers/finished", sched_begin_finished },
 	{ NULL, NULL, NULL },
 };
 

@@ -19,6 +19,7 @@
 #define SCHED_MANIFEST_MAX      ((uint64_t)8 * GIB)
 #define SCHED_DIGESTS_MAX       ((uint64_t)2 * GIB)
 #define SCHED_RECEIPTS_MAX      ((uint64_t)4 * MIB)
+#define SCHED_FINISHED_MAX      4096u /* transfers asked about in one call */
 #define SCHED_REGISTER_MAX      ((uint64_t)16 * KIB)
 #define SCHED_ANSWER_MAX        (16 * MIB)
 #define SCHED_NO_SPACE_RETRY_US (60 * SEC_US)
@@ -134,5 +135,6 @@ void sched_begin_complete(struct http_call *call, void *app);
 void sched_begin_nodes(struct http_call *call, void *app);
 void sched_begin_register(struct http_call *call, void *app);
 void sched_begin_receipts(struct http_call *call, void *app);
+void sched_begin_finished(struct http_call *call, void *app);
 
 #endif

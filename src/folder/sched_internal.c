@@ -167,6 +167,55 @@ void sched_begin_receipts(struct http_call *call, void *app)
 	sched_call_go(c);
 }
 
+/* --- transfers that are over --- */
+
+/* Unknown is as finished as failed, however young the id: a plan is committed before the first ticket is given, so no chunk can be older than its
+ * transfer's row. (Should the rows themselves be lost, nothing would ever take those chunks either, and their clients still have the bytes.) */
+static int find_finished(struct sched_call *c, struct str id, bool *ret_is_finished)
+{
+	struct store *store = c->sched->store;
+	struct store_transfer transfer;
+	char text[ULID_SIZE];
+	int result;
+
+	if (!ulid_is_valid(id.data, id.size) || !str_copy(id, text, sizeof(text)))
+		return err_set(&c->err, ERR_BAD_REQUEST, "a line is not the id of a transfer");
+	result = store->ops->transfer_get(store, text, &transfer, &c->err);
+	if (result < 0 && result != -ERR_NO_TRANSFER)
+		return result;
+	*ret_is_finished = result < 0 || transfer.state == TRANSFER_COMPLETED || transfer.state == TRANSFER_FAILED;
+	return 0;
+}
+
+static int run_finished(struct sched_call *c)
+{
+	struct str rest = buf_str(&c->body), line;
+	bool is_finished = false;
+
+	while (str_cut(&rest, '\n', &line)) {
+		int result = find_finished(c, line, &is_finished);
+
+		if (result < 0)
+			return result;
+		if (is_finished) {
+			buf_append(&c->answer, line);
+			buf_append_c(&c->answer, "\n");
+		}
+	}
+	return 0;
+}
+
+void sched_begin_finished(struct http_call *call, void *app)
+{
+	struct sched_call *c = sched_internal_call(call, app, run_finished);
+
+	if (!c)
+		return;
+	c->body_limit_bytes = SCHED_FINISHED_MAX * ULID_SIZE; /* an id and a line end each */
+	c->type = "text/plain; charset=utf-8";
+	sched_call_go(c);
+}
+
 /* --- GET nodes --- */
 
 static void json_node(struct json *json, const struct pool_node *node)

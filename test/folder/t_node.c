@@ -36,6 +36,10 @@ struct script {
 	enum err_code register_result; /* ERR_NONE: 200 */
 	struct store_receipt receipts[64];
 	size_t receipt_count, register_count;
+	char finished[256]; /* the answer to the next sweeps */
+	char asked[256];    /* what the last one asked */
+	size_t sweep_count;
+	bool is_sweep_held; /* no answer comes until it is released */
 };
 struct world {
 	char path[64];
@@ -89,6 +93,27 @@ static int receipts_run(struct http_task *task)
 	return r;
 }
 
+static int finished_run(struct http_task *task)
+{
+	struct world *world = task->app;
+	struct script *script = &world->script;
+
+	pthread_mutex_lock(&script->lock);
+	snprintf(script->asked, sizeof(script->asked), "%.*s", STR_ARG(buf_str(&task->body)));
+	script->sweep_count++;
+	pthread_cond_broadcast(&script->changed);
+	while (script->is_sweep_held)
+		pthread_cond_wait(&script->changed, &script->lock);
+	buf_append_c(&task->answer, script->finished);
+	pthread_mutex_unlock(&script->lock);
+	return 0;
+}
+
+static void finished_begin(struct http_call *call, void *app)
+{
+	http_run_task(call, ((struct world *)app)->work, 64 * KIB, 64 * KIB, finished_run);
+}
+
 static void register_begin(struct http_call *call, void *app)
 {
 	http_run_task(call, ((struct world *)app)->work, 64 * KIB, 64 * KIB, register_run);
@@ -102,6 +127,7 @@ static void receipts_begin(struct http_call *call, void *app)
 static const struct http_route scheduler_routes[] = {
 	{ "POST", "/internal/v1/nodes/register", register_begin },
 	{ "POST", "/internal/v1/receipts", receipts_begin },
+	{ "POST", "/internal/v1/transfers/finished", finished_begin },
 	{ NULL, NULL, NULL },
 };
 
@@ -170,6 +196,30 @@ static struct store_receipt await_receipt(struct world *world, enum err_code out
 	return found;
 }
 
+/* Waits until `count` sweeps more have asked; fails after 10 s. */
+static void await_sweeps(struct world *world, size_t count)
+{
+	struct script *script = &world->script;
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 10;
+	pthread_mutex_lock(&script->lock);
+	count += script->sweep_count;
+	while (script->sweep_count < count)
+		assert_int_equal(pthread_cond_timedwait(&script->changed, &script->lock, &until), 0);
+	pthread_mutex_unlock(&script->lock);
+}
+
+static void script_sweeps(struct world *world, const char *finished, bool is_held)
+{
+	pthread_mutex_lock(&world->script.lock);
+	snprintf(world->script.finished, sizeof(world->script.finished), "%s", finished);
+	world->script.is_sweep_held = is_held;
+	pthread_cond_broadcast(&world->script.changed);
+	pthread_mutex_unlock(&world->script.lock);
+}
+
 /* --- the node and its client --- */
 
 static void node_up(struct world *world)
@@ -214,6 +264,7 @@ static int setup_on(void **state, enum loop_backend backend)
 		.domain = "",
 		.weight_milli = 1000,
 		.clock_skew_us = 5 * SEC_US,
+		.sweep_interval_us = 3600 * SEC_US,
 		.threads = 1,
 		.workers = 4,
 		.loop = (int)backend,
@@ -558,6 +609,93 @@ static void t_internal(void **state)
 	buf_fini(&answer);
 }
 
+static void t_remove_chunk(void **state)
+{
+	struct world *world = *state;
+	struct attempt attempt = { .data = hello, .file_id = 1 };
+	char path[128], hex[DIGEST_HEX_SIZE];
+	struct buf answer;
+
+	snprintf(path, sizeof(path), "/internal/v1/chunk/%s/1/0", T);
+	assert_int_equal(internal_call(world, "DELETE", path, true, &answer), 404);
+	assert_non_null(strstr(buf_cstr(&answer), "chunk_not_here"));
+	buf_fini(&answer);
+	assert_put(world, &attempt, 200, ERR_NONE);
+	assert_int_equal(internal_call(world, "DELETE", path, false, &answer), 401);
+	buf_fini(&answer);
+	assert_stored(world, 1, 0, true);
+	assert_int_equal(internal_call(world, "DELETE", path, true, &answer), 200);
+	assert_string_equal(buf_cstr(&answer), "{}");
+	buf_fini(&answer);
+	assert_stored(world, 1, 0, false);
+	assert_int_equal(internal_call(world, "DELETE", "/internal/v1/chunk/x/1/0", true, &answer), 400);
+	buf_fini(&answer);
+	/* Other bytes are no conflict then: nothing remembers the old ones. */
+	attempt.data = "hello, other";
+	assert_put(world, &attempt, 200, ERR_NONE);
+	assert_int_equal(internal_call(world, "DELETE", path, true, &answer), 200);
+	buf_fini(&answer);
+	/* While somebody writes it: the node has said 100, so the turn is taken. */
+	digest_of(DIGEST_SHA256, hello, HELLO_SIZE, hex);
+	attempt.data = hello;
+	make_token(world, &attempt, hex, HELLO_SIZE);
+	char head[2048], said[64];
+	const int size = snprintf(head, sizeof(head),
+				  "PUT /api/v1/upload/chunk/%s/1/0 HTTP/1.1\r\nHost: n\r\nX-Auth-Token: %s\r\n"
+				  "X-Chunk-SHA256: %s\r\nX-Chunk-Size: %zu\r\nContent-Length: %zu\r\n"
+				  "Expect: 100-continue\r\n\r\n",
+				  T, attempt.used_token, hex, HELLO_SIZE, HELLO_SIZE);
+	const struct sock_addr *addr = node_addr(world->node);
+	const int fd = socket(addr->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(fd, (const struct sockaddr *)&addr->storage, addr->size), 0);
+	assert_int_equal(send(fd, head, (size_t)size, MSG_NOSIGNAL), size);
+	assert_true(recv(fd, said, sizeof(said), 0) > 0);
+	assert_memory_equal(said, "HTTP/1.1 100", 12);
+	assert_int_equal(internal_call(world, "DELETE", path, true, &answer), 503);
+	assert_non_null(strstr(buf_cstr(&answer), "\"busy\""));
+	buf_fini(&answer);
+	close(fd);
+}
+
+/* What the scheduler calls over goes, nothing else, and nothing on a muddled answer. */
+static void t_sweep(void **state)
+{
+	static const char *const muddled[] = { "01ARZ3NDEKTSV4RRFFQ69G5FAW\n", "\n", "../..\n", "x" };
+	struct world *world = *state;
+	struct attempt attempt = { .data = hello, .file_id = 1 };
+	char transfer[64], path[128];
+
+	snprintf(path, sizeof(path), "%s/tmp/%s", world->path, T);
+	snprintf(transfer, sizeof(transfer), "%s\n", T);
+	node_stop(&world->node);
+	world->conf.sweep_interval_us = 100 * MSEC_US;
+	node_up(world);
+	assert_put(world, &attempt, 200, ERR_NONE);
+	await_sweeps(world, 2);
+	pthread_mutex_lock(&world->script.lock);
+	assert_string_equal(world->script.asked, transfer);
+	pthread_mutex_unlock(&world->script.lock);
+	assert_stored(world, 1, 0, true);
+	for (size_t i = 0; i < COUNT_OF(muddled); i++) {
+		script_sweeps(world, muddled[i], false);
+		await_sweeps(world, 2);
+		assert_stored(world, 1, 0, true);
+	}
+	/* Stopping waits for no answer. */
+	script_sweeps(world, transfer, true);
+	await_sweeps(world, 1);
+	const int64_t began_us = clock_mono_us();
+	node_stop(&world->node);
+	assert_true(clock_mono_us() - began_us < 3 * SEC_US);
+	assert_stored(world, 1, 0, true);
+	/* At its start already, and the node's folder is empty then: nothing is asked any more. */
+	script_sweeps(world, transfer, false);
+	world->conf.sweep_interval_us = 3600 * SEC_US;
+	node_up(world);
+	for (const int64_t until_us = clock_mono_us() + 10 * SEC_US; access(path, F_OK) == 0;)
+		assert_true(clock_mono_us() < until_us);
+}
+
 static void t_disk_low(void **state)
 {
 	struct world *world = *state;
@@ -664,19 +802,11 @@ static void t_start(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		NODE_TEST(t_put),
-		NODE_TEST(t_refused),
-		NODE_TEST(t_replay),
-		NODE_TEST(t_truncated),
-		NODE_TEST(t_scheduler_down),
-		NODE_TEST(t_scheduler_refuses),
-		NODE_TEST(t_internal),
-		NODE_TEST(t_disk_low),
-		NODE_TEST(t_many_at_once),
-		NODE_TEST(t_start),
-		NODE_TEST_EPOLL(t_put),
-		NODE_TEST_EPOLL(t_truncated),
-		NODE_TEST_EPOLL(t_many_at_once),
+		NODE_TEST(t_put),       NODE_TEST(t_refused),         NODE_TEST(t_replay),
+		NODE_TEST(t_truncated), NODE_TEST(t_scheduler_down),  NODE_TEST(t_scheduler_refuses),
+		NODE_TEST(t_internal),  NODE_TEST(t_remove_chunk),    NODE_TEST(t_sweep),
+		NODE_TEST(t_disk_low),  NODE_TEST(t_many_at_once),    NODE_TEST(t_start),
+		NODE_TEST_EPOLL(t_put), NODE_TEST_EPOLL(t_truncated), NODE_TEST_EPOLL(t_many_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

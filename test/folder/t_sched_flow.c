@@ -337,6 +337,59 @@ static void digests_after_the_end(void **state)
 	expect_error(409, "batch_exists");
 }
 
+static void ask_finished(struct str body)
+{
+	const char *headers[] = { internal_header, NULL };
+
+	call_with("POST", "/internal/v1/transfers/finished", headers, body);
+}
+
+/* What nodes may throw away: failed, completed and unknown transfers, in the order of the question. */
+static void transfers_that_are_over(void **state)
+{
+	static const char unknown[] = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+	char old[ULID_SIZE], open[ULID_SIZE], young[ULID_SIZE], body[256], expected[256];
+	struct buf many = BUF_INIT(MIB);
+
+	(void)state;
+	post_a(old);
+	store_all_of_a(old);
+	ask_finished(STR_NONE);
+	expect_status(200);
+	assert_string_equal(answer.text, "");
+	snprintf(body, sizeof(body), "%s\n", old);
+	ask_finished(str_from(body));
+	expect_status(200);
+	assert_string_equal(answer.text, "");
+	/* Another scan supersedes it. */
+	post("ann", "batch=books&source=h:/a", folder_b);
+	expect_status(201);
+	assert_true(str_copy(str_from(text_of("transfer_id")), open, sizeof(open)));
+	ulid_make(clock_wall_us(), young);
+	snprintf(body, sizeof(body), "%s\n%s\n%s\n%s\n", young, open, old, unknown);
+	snprintf(expected, sizeof(expected), "%s\n%s\n%s\n", young, old, unknown);
+	ask_finished(str_from(body));
+	expect_status(200);
+	assert_string_equal(answer.text, expected);
+	/* All or nothing where a line is no id; and only the cluster may ask. */
+	snprintf(body, sizeof(body), "%s\nx\n", old);
+	ask_finished(str_from(body));
+	expect_error(400, "bad_request");
+	ask_finished(STR("\n"));
+	expect_error(400, "bad_request");
+	call_as("op", "POST", "/internal/v1/transfers/finished", str_from(body));
+	expect_error(401, "unauthenticated");
+	for (unsigned i = 0; i < 4096; i++)
+		buf_printf(&many, "%s\n", unknown);
+	ask_finished(buf_str(&many));
+	expect_status(200);
+	assert_int_equal(strlen(answer.text), many.size);
+	buf_printf(&many, "%s\n", unknown);
+	ask_finished(buf_str(&many));
+	expect_error(413, "limit");
+	buf_fini(&many);
+}
+
 static void what_is_said_survives_a_restart(void **state)
 {
 	char id[ULID_SIZE];
@@ -370,6 +423,7 @@ int main(void)
 		CASE(digests_are_checked),
 		CASE(the_end_needs_everything),
 		CASE(digests_after_the_end),
+		CASE(transfers_that_are_over),
 		CASE(what_is_said_survives_a_restart),
 	};
 
