@@ -154,19 +154,6 @@ int cmd_run(const struct cmd *cmd, int argc, char **argv)
 	return cmd->run(cmd, operand_count, argv + optind, values);
 }
 
-void cmd_print_help(const struct cmd *cmd)
-{
-	printf("heng %s%s%s%s: %s\n", cmd->name, cmd->options[0].name != NULL ? " [OPTION...]" : "",
-	       cmd->operands[0] != '\0' ? " " : "", cmd->operands, cmd->help);
-	for (const struct cmd_option *option = cmd->options; option->name != NULL; option++) {
-		char left[64];
-		snprintf(left, sizeof(left), "%s%c%s--%s%s%s", option->letter != 0 ? "-" : " ",
-			 option->letter != 0 ? option->letter : ' ', option->letter != 0 ? ", " : "  ", option->name,
-			 option->value != NULL ? " " : "", option->value != NULL ? option->value : "");
-		printf("  %-32s %s\n", left, option->help);
-	}
-}
-
 int cmd_number(const struct cmd *cmd, const char *const *values, const char *name, uint64_t min, uint64_t max,
 	       uint64_t *ret, struct err *err)
 {

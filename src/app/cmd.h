@@ -40,6 +40,7 @@ const struct cmd *cmd_find(const char *name); /* or NULL */
 int cmd_run(const struct cmd *cmd, int argc, char **argv);
 /* Inside run: the value of an option, "" for a flag that was given, NULL when it was not. */
 const char *cmd_value(const struct cmd *cmd, const char *const *values, const char *name);
+/* Options; for a command that reads a configuration its keys too (cmd_help.c). */
 void cmd_print_help(const struct cmd *cmd);
 
 /* Tells the user on stderr: what stopped and why, what to do, the code. Returns the exit code. */

@@ -1,9 +1,50 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "app/cmd.h"
+#include "base/conf_value.h"
+#include "folder/node.h"
+#include "folder/sched.h"
 
 const struct cmd_option cmd_help_options[] = { { .name = NULL } };
 const struct cmd_option cmd_version_options[] = { { .name = NULL } };
+
+static void help_print_keys(const struct conf_row *rows, int indent)
+{
+	char allowed[CONF_WHY_SIZE];
+	for (const struct conf_row *row = rows; row->name != NULL; row++) {
+		printf("%*s%-*s %s\n%*s", indent, "", 26 - indent, row->name, row->help, 27, "");
+		printf("%s", conf_value_allowed(row, allowed));
+		if (row->type == CONF_LIST)
+			printf(", each with:\n");
+		else if (row->fallback == NULL)
+			printf("; required\n");
+		else if (row->fallback[0] == '\0')
+			printf("; may be left out\n");
+		else
+			printf("; default: %s\n", row->fallback);
+		if (row->type == CONF_LIST)
+			help_print_keys(row->item_rows, indent + 2);
+	}
+}
+
+void cmd_print_help(const struct cmd *cmd)
+{
+	printf("heng %s%s%s%s: %s\n", cmd->name, cmd->options[0].name != NULL ? " [OPTION...]" : "",
+	       cmd->operands[0] != '\0' ? " " : "", cmd->operands, cmd->help);
+	for (const struct cmd_option *option = cmd->options; option->name != NULL; option++) {
+		char left[64];
+		snprintf(left, sizeof(left), "%s%c%s--%s%s%s", option->letter != 0 ? "-" : " ",
+			 option->letter != 0 ? option->letter : ' ', option->letter != 0 ? ", " : "  ", option->name,
+			 option->value != NULL ? " " : "", option->value != NULL ? option->value : "");
+		printf("  %-32s %s\n", left, option->help);
+	}
+	bool is_scheduler = strcmp(cmd->name, "scheduler") == 0;
+	if (!is_scheduler && strcmp(cmd->name, "node") != 0)
+		return;
+	printf("\nKeys of the configuration:\n");
+	help_print_keys(is_scheduler ? sched_conf_rows : node_conf_rows, 2);
+}
 
 int cmd_help_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)
 {

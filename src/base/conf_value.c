@@ -54,7 +54,8 @@ const char *conf_value_allowed(const struct conf_row *row, char why[CONF_WHY_SIZ
 			mark = ", ";
 		}
 	}
-	if (row->type > CONF_DURATION || row->type == CONF_TEXT || (row->min == 0 && row->max == 0))
+	if (row->type > CONF_DURATION || row->type == CONF_TEXT ||
+	    (row->min == 0 && (row->max == 0 || row->max == INT64_MAX)))
 		return why;
 	limit_text(row->type, row->min, low, sizeof(low));
 	limit_text(row->type, row->max, high, sizeof(high));

@@ -1,4 +1,4 @@
-/* One value of a configuration: text against its row. Private to conf. */
+/* One value of a configuration: text against its row. Private to conf, and to the help, which says what is allowed. */
 #ifndef HENG_BASE_CONF_VALUE_H
 #define HENG_BASE_CONF_VALUE_H
 
