@@ -1,10 +1,12 @@
 #include "base/digest.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 static const struct digest_row {
 	const char *name;
@@ -47,9 +49,19 @@ static const EVP_MD *fetched_digest(enum digest_kind kind)
 	return fetched.digests[kind];
 }
 
+static atomic_bool is_openssl_forced;
+
+void digest_force_openssl(bool is_forced) { atomic_store(&is_openssl_forced, is_forced); }
+
+static bool is_own(enum digest_kind kind)
+{
+	return kind == DIGEST_SHA256 && sha256x2_is_available() && !atomic_load(&is_openssl_forced);
+}
+
 struct digest {
 	enum digest_kind kind;
-	EVP_MD_CTX *context;
+	EVP_MD_CTX *context; /* NULL: our own SHA-256 */
+	struct sha256 sha256;
 };
 
 struct digest *digest_new(enum digest_kind kind)
@@ -57,8 +69,11 @@ struct digest *digest_new(enum digest_kind kind)
 	struct digest *digest = must_alloc(sizeof(*digest));
 
 	digest->kind = kind;
-	digest->context = EVP_MD_CTX_new();
-	MUST(digest->context);
+	digest->context = NULL;
+	if (!is_own(kind)) {
+		digest->context = EVP_MD_CTX_new();
+		MUST(digest->context);
+	}
 	digest_restart(digest);
 	return digest;
 }
@@ -74,21 +89,40 @@ void digest_free(struct digest **digest)
 
 void digest_restart(struct digest *digest)
 {
-	MUST(EVP_DigestInit_ex2(digest->context, fetched_digest(digest->kind), NULL) == 1);
+	if (digest->context)
+		MUST(EVP_DigestInit_ex2(digest->context, fetched_digest(digest->kind), NULL) == 1);
+	else
+		sha256_start(&digest->sha256);
 }
 
 void digest_feed(struct digest *digest, const void *data, size_t size)
 {
-	if (size > 0)
+	if (!digest->context)
+		sha256_feed(&digest->sha256, data, size);
+	else if (size > 0)
 		MUST(EVP_DigestUpdate(digest->context, data, size) == 1);
+}
+
+void digest_feed_two(struct digest *a, struct digest *b, const void *data, size_t size)
+{
+	MUST(a != b);
+	if (!a->context && !b->context) {
+		sha256_feed_two(&a->sha256, &b->sha256, data, size);
+		return;
+	}
+	digest_feed(a, data, size);
+	digest_feed(b, data, size);
 }
 
 void digest_hex(struct digest *digest, char target[DIGEST_HEX_SIZE])
 {
 	unsigned char bytes[DIGEST_SIZE_MAX];
-	unsigned size = 0;
+	unsigned size = SHA256_BYTES;
 
-	MUST(EVP_DigestFinal_ex(digest->context, bytes, &size) == 1);
+	if (digest->context)
+		MUST(EVP_DigestFinal_ex(digest->context, bytes, &size) == 1);
+	else
+		sha256_end(&digest->sha256, bytes);
 	hex_encode(bytes, size, target);
 }
 
@@ -128,13 +162,27 @@ bool digest_hex_is_valid(enum digest_kind kind, struct str hex)
 	return true;
 }
 
+static void openssl_digest_of(enum digest_kind kind, const void *data, size_t size, uint8_t bytes[DIGEST_SIZE_MAX])
+{
+	unsigned got = 0;
+
+	MUST(EVP_Digest(size > 0 ? data : "", size, bytes, &got, fetched_digest(kind), NULL) == 1);
+	MUST(got == digest_size(kind));
+}
+
 void digest_of(enum digest_kind kind, const void *data, size_t size, char target[DIGEST_HEX_SIZE])
 {
-	unsigned char bytes[DIGEST_SIZE_MAX];
-	unsigned digest_bytes = 0;
+	uint8_t bytes[DIGEST_SIZE_MAX];
+	struct sha256 sha256;
 
-	MUST(EVP_Digest(size > 0 ? data : "", size, bytes, &digest_bytes, fetched_digest(kind), NULL) == 1);
-	hex_encode(bytes, digest_bytes, target);
+	if (is_own(kind)) {
+		sha256_start(&sha256);
+		sha256_feed(&sha256, data, size);
+		sha256_end(&sha256, bytes);
+	} else {
+		openssl_digest_of(kind, data, size, bytes);
+	}
+	hex_encode(bytes, digest_size(kind), target);
 }
 
 /* The MAC of two pieces, as if they stood behind each other. */
