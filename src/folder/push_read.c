@@ -212,6 +212,16 @@ static int read_end_file(struct reader *reader, struct err *err)
 	return reader->is_digest_wanted ? read_emit_digest(reader, err) : 0;
 }
 
+static void read_hash(struct reader *reader, const char *piece, size_t size)
+{
+	if (reader->is_single)
+		digest_feed(reader->file_digest, piece, size);
+	else if (reader->is_digest_wanted)
+		digest_feed_two(reader->file_digest, reader->chunk_digest, piece, size);
+	else
+		digest_feed(reader->chunk_digest, piece, size);
+}
+
 /* Reads the object's next `size` bytes. With a target they are kept there, else they are only hashed. */
 static int read_bytes(struct reader *reader, char *target, uint64_t size, struct err *err)
 {
@@ -236,10 +246,7 @@ static int read_bytes(struct reader *reader, char *target, uint64_t size, struct
 			read_note(reader, reader->entry.path, "it shrank while it was read");
 		if (r < 0 || got < want)
 			return -ERR_SOURCE_CHANGED;
-		if (reader->is_digest_wanted)
-			digest_feed(reader->file_digest, piece, want);
-		if (!reader->is_single)
-			digest_feed(reader->chunk_digest, piece, want);
+		read_hash(reader, piece, want);
 		reader->file_at += want;
 		done += want;
 		r = reader->file_at == reader->entry.size_bytes ? read_end_file(reader, err) : 0;
