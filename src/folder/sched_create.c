@@ -117,6 +117,14 @@ static int parse_crc(struct sched_call *c, struct create *create)
 	return 0;
 }
 
+/* Whole pages: a large file's chunks then start at SHA-256's block boundaries, where the client hashes chunk and file at once. */
+static uint64_t whole_pages(uint64_t chunk_bytes)
+{
+	enum { PAGE_BYTES = 4096 };
+
+	return chunk_bytes - chunk_bytes % PAGE_BYTES;
+}
+
 static int parse_numbers(struct sched_call *c, struct create *create)
 {
 	uint64_t dry_run = 0;
@@ -135,6 +143,7 @@ static int parse_numbers(struct sched_call *c, struct create *create)
 	    (create->chunk_bytes < SCHED_CHUNK_BYTES_MIN || create->chunk_bytes > SCHED_CHUNK_BYTES_MAX))
 		return err_set(&c->err, ERR_BAD_REQUEST, "a chunk size of %llu bytes is not within 64 KiB and 64 MiB",
 			       (unsigned long long)create->chunk_bytes);
+	create->chunk_bytes = whole_pages(create->chunk_bytes);
 	return 0;
 }
 
@@ -338,7 +347,7 @@ static void fill_transfer(struct sched_call *c, const struct plan_facts *facts, 
 	snprintf(transfer->manifest_digest, sizeof(transfer->manifest_digest), "%s", facts->digest);
 	transfer->manifest_crc32c = facts->crc32c;
 	transfer->digest = create->digest;
-	transfer->chunk_bytes = create->chunk_bytes != 0 ? create->chunk_bytes : c->sched->chunk_bytes;
+	transfer->chunk_bytes = create->chunk_bytes != 0 ? create->chunk_bytes : whole_pages(c->sched->chunk_bytes);
 	transfer->state = TRANSFER_DISTRIBUTING;
 	transfer->priority = (int)create->priority;
 	sock_addr_text(http_peer(c->call), transfer->client_addr);

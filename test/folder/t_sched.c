@@ -59,6 +59,10 @@ static void the_same_folder_is_resumed(void **state)
 	expect_status(200);
 	assert_string_equal(text_of("transfer_id"), id);
 	assert_true(json_is_true(json_object_get(answer.json, "is_resumed")));
+	/* Cuts are whole pages: what is over does not make it another cut. */
+	post("ann", "batch=books&source=h:/a&chunk_size=69631", folder_a);
+	expect_status(200);
+	assert_int_equal(number_of("chunk_bytes"), 65536);
 	/* From elsewhere too: it is the same folder. */
 	post("ann", "batch=books", folder_a);
 	expect_status(200);
