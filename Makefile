@@ -1,5 +1,7 @@
 # heng: one binary. `make` builds it, `make demo FOLDER=/path` shows its main job on your own folder, `make test` checks everything.
 SHELL := /bin/bash
+# V=1 shows each command.
+Q := $(if $(V),,@)
 CC ?= gcc
 VARIANT ?= release
 OUT := build/$(VARIANT)
@@ -54,22 +56,23 @@ heng: $(OUT)/heng
 	@ln -sfn $(OUT)/heng heng
 
 $(OUT)/heng: $(MAIN_OBJECT) $(LIB_OBJECTS)
-	$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS)
 $(OUT)/obj/%.o: src/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+	@echo "  CC $<"
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 $(OUT)/test/%: test/%.c $(LIB_OBJECTS) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS_ALL) -Itest $(CFLAGS_ALL) -MMD -MP -MF $@.d $(LDFLAGS_ALL) -o $@ $< $(LIB_OBJECTS) $(PKG_LIBS) -lcmocka
+	$(Q)$(CC) $(CPPFLAGS_ALL) -Itest $(CFLAGS_ALL) -MMD -MP -MF $@.d $(LDFLAGS_ALL) -o $@ $< $(LIB_OBJECTS) $(PKG_LIBS) -lcmocka
 $(OUT)/fuzz/replay_%: fuzz/%.c fuzz/replay.c $(LIB_OBJECTS) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $< fuzz/replay.c $(LIB_OBJECTS) $(PKG_LIBS)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $< fuzz/replay.c $(LIB_OBJECTS) $(PKG_LIBS)
 $(OUT)/fuzz/fuzz_%: fuzz/fuzz_%.c $(LIB_OBJECTS) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(LIB_OBJECTS) $(PKG_LIBS)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(LIB_OBJECTS) $(PKG_LIBS)
 $(OUT)/bench/%: bench/%.c $(LIB_OBJECTS) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $< $(LIB_OBJECTS) $(PKG_LIBS)
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $< $(LIB_OBJECTS) $(PKG_LIBS)
 
 # Without system packages nothing else works, so each entry point below brings its own.
 deps:
