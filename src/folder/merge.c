@@ -62,6 +62,13 @@ void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, 
 	merge_reopen_note(run, why);
 }
 
+void merge_unpulled(struct merge_run *run)
+{
+	pthread_mutex_lock(&run->lock);
+	run->unpulled_count++;
+	pthread_mutex_unlock(&run->lock);
+}
+
 void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes)
 {
 	pthread_mutex_lock(&run->lock);
@@ -177,11 +184,43 @@ static void end_failed(struct merge_run *run, const struct err *cause, bool is_r
 		merge_nodes_forget(run->merge, run->transfer.id);
 }
 
+/* Chunks that their nodes do not give are sent again, but not without end: has this merge, like some before it, got no further for them? */
+static bool has_stalled(struct merge_run *run)
+{
+	struct merge *merge = run->merge;
+	struct merge_stall *stall = NULL;
+	bool result = false;
+
+	pthread_mutex_lock(&merge->lock);
+	for (size_t i = 0; i < MERGE_STALLED_MAX && !stall; i++)
+		if (strcmp(merge->stalls[i].id, run->transfer.id) == 0)
+			stall = &merge->stalls[i];
+	if (!stall && run->unpulled_count > 0) {
+		stall = &merge->stalls[merge->stall_next++ % MERGE_STALLED_MAX];
+		*stall = (struct merge_stall){ .unpulled_count = UINT64_MAX };
+		str_copy(str_from(run->transfer.id), stall->id, sizeof(stall->id));
+	}
+	if (stall) {
+		if (run->unpulled_count < stall->unpulled_count)
+			stall->count = 0;
+		stall->count += run->unpulled_count > 0;
+		stall->unpulled_count = run->unpulled_count;
+		result = stall->count == MERGE_STALLS_MAX;
+	}
+	pthread_mutex_unlock(&merge->lock);
+	return result;
+}
+
 static void end_reopened(struct merge_run *run)
 {
 	struct err err = ERR_INIT;
 	char reason[STORE_REASON_SIZE];
 
+	if (has_stalled(run)) {
+		err_set(&err, ERR_PEER, "%u merges in a row got no further: %.400s", MERGE_STALLS_MAX, run->reason);
+		end_failed(run, &err, true);
+		return;
+	}
 	if (run->reopened_count > 1)
 		snprintf(reason, sizeof(reason), "to be sent again, and %" PRIu64 " more like it: %.420s",
 			 run->reopened_count - 1, run->reason);
@@ -507,6 +546,8 @@ int merge_start(const struct merge_options *options, struct store *store, struct
 	merge->options.internal_key = NULL;
 	merge->options.object_limit_count = (unsigned)min_i64(max_i64(options->object_limit_count, 1),
 							      MERGE_PULLERS_MAX);
+	if (options->pull_try_limit == 0)
+		merge->options.pull_try_limit = MERGE_TRIES_MAX;
 	merge->options.node_connection_limit = options->node_connection_limit > 0 ? options->node_connection_limit : 1;
 	snprintf(merge->header, sizeof(merge->header), "X-Internal-Key: %s", options->internal_key);
 	merge->store = store;

@@ -12,6 +12,7 @@ struct merge_options {
 	const char *internal_key;
 	unsigned object_limit_count;   /* at once; 8 */
 	unsigned node_connection_limit; /* per node; 8 */
+	unsigned pull_try_limit;       /* per chunk, while its node answers; 0: 5 */
 	int64_t node_lost_after_us;    /* a node that is out this long is waited for no more: its chunks become lost; 30 s */
 };
 /* Starts the merging thread(s), clears staging of what no merge owns, and resumes every transfer that is in state merging. */

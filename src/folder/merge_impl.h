@@ -12,8 +12,10 @@
 
 #define MERGE_THREAD_COUNT  4 /* transfers at once: one that waits for a node must not hold up the others */
 #define MERGE_PULLERS_MAX   64
-#define MERGE_WINDOW_MAX    4 /* chunks of one object at once */
-#define MERGE_TRIES_MAX     5 /* per chunk, while its node answers */
+#define MERGE_WINDOW_MAX    4  /* chunks of one object at once */
+#define MERGE_TRIES_MAX     5  /* per chunk, while its node answers */
+#define MERGE_STALLS_MAX    3  /* merges of a transfer in a row that nodes do not let get any further */
+#define MERGE_STALLED_MAX   64 /* transfers of which that is remembered */
 #define MERGE_WAIT_US       (200 * MSEC_US)
 #define MERGE_HEADER_SIZE   128
 #define MERGE_SYSTEM_FOLDER ".heng"
@@ -22,6 +24,13 @@ struct merge_job {
 	char id[ULID_SIZE];
 	bool is_running, is_wanted_again;
 	struct merge_job *next;
+};
+
+/* A transfer whose last merge ended because nodes did not give chunks that they have. */
+struct merge_stall {
+	char id[ULID_SIZE];
+	unsigned count;          /* of such merges in a row, none of which got further than the one before */
+	uint64_t unpulled_count; /* objects in the last */
 };
 
 /* What this process has seen of a node while pulling. */
@@ -43,10 +52,12 @@ struct merge {
 	pthread_t threads[MERGE_THREAD_COUNT];
 	unsigned thread_count;
 	atomic_bool is_stopping;
-	pthread_mutex_t lock;   /* protects jobs and nodes */
+	pthread_mutex_t lock;   /* protects all that follows */
 	pthread_cond_t changed; /* a job came or ended, a connection became free, stopping began */
 	struct merge_job *jobs;
 	struct merge_node *nodes;
+	struct merge_stall stalls[MERGE_STALLED_MAX]; /* the newest, in a ring */
+	unsigned stall_next;
 };
 
 /* One attempt to merge one transfer. */
@@ -64,6 +75,7 @@ struct merge_run {
 	bool is_failed, is_retryable;
 	struct err failure;      /* the first */
 	uint64_t reopened_count; /* objects or entries that must come again */
+	uint64_t unpulled_count; /* those of them whose node answers, but not with the chunk */
 	char reason[STORE_REASON_SIZE];
 	char waiting_node[STORE_NODE_ID_SIZE];
 	uint64_t merged_bytes, merged_files;
@@ -74,6 +86,7 @@ bool merge_is_over(const struct merge_run *run); /* stopping or given up: stop w
 void merge_fail(struct merge_run *run, const struct err *err, bool is_retryable);
 /* Something must come again; the transfer goes back to uploading for it. The first reason is kept. */
 void merge_reopen_note(struct merge_run *run, const char *why);
+void merge_unpulled(struct merge_run *run); /* one more object whose node does not give it */
 void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes);
 /* The store's chunks of one object (0: all that node_id has) are to be sent again. A store that fails ends the run. */
 void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, enum chunk_state state,
@@ -89,8 +102,7 @@ void merge_node_give(struct merge_run *run, const char *node_id);
 void merge_node_saw(struct merge_run *run, const char *node_id, bool is_reached);
 bool merge_node_is_up(struct merge_run *run, const char *node_id); /* by the pool's word */
 void merge_nodes_free(struct merge *merge);
-/* Chunks that do not fit their digest are removed at their node: it would otherwise answer "already here" when the right bytes come. A node that
- * cannot do this for one chunk forgets the whole transfer, and its chunks are lost. */
+/* Chunks that do not fit their digest are removed at their node, which would otherwise call the right bytes a conflict. Failures are logged only. */
 void merge_node_drop(struct merge_run *run, struct fetch *fetch, const struct store_chunk *chunk);
 /* After the end of a transfer every node forgets it. Failures are logged only. */
 void merge_nodes_forget(struct merge *merge, const char *transfer_id);
@@ -112,6 +124,13 @@ void merge_target_abort(struct merge_target *target);
 /* The digest of a stretch of the plain file at hand, for finding the chunk at fault after -ERR_INTEGRITY and before abort. */
 int merge_target_digest(struct merge_target *target, uint64_t offset, uint64_t size, char hex[DIGEST_HEX_SIZE],
 			struct err *err);
+
+/* --- merge_local.c --- */
+/* A node on this machine tells where its chunk lies: opens it there. -1: not local, or not the same file; pull it then. */
+int merge_local_open(struct merge_run *run, struct fetch *fetch, const char *addr, const struct store_chunk *chunk);
+/* Feeds the chunk from that file. *ret_bytes says how far it came; fewer than size_bytes: the rest must be pulled. Negative: the target failed. */
+int merge_local_copy(struct merge_target *target, int fd, uint64_t offset, uint64_t size_bytes, uint64_t *ret_bytes,
+		     struct err *err);
 
 /* --- merge_pull.c --- */
 /* Pulls objects of the run until none is left. One thread each. */

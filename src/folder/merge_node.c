@@ -12,6 +12,7 @@
 #define OUT_STALE_US      (20 * SEC_US)
 #define DELETE_TIMEOUT_US (60 * SEC_US)
 #define DELETE_CONNECT_US (2 * SEC_US)
+#define DELETE_TRIES_MAX  10
 #define FORGET_NODES_MAX  4096
 #define URL_SIZE          256
 
@@ -181,7 +182,7 @@ void merge_node_drop(struct merge_run *run, struct fetch *fetch, const struct st
 {
 	struct merge *merge = run->merge;
 	struct pool_node known;
-	char url[URL_SIZE], why[STORE_REASON_SIZE];
+	char url[URL_SIZE];
 	struct err err = ERR_INIT;
 
 	if (!pool_get(merge->pool, chunk->actual_node, &known)) {
@@ -192,18 +193,16 @@ void merge_node_drop(struct merge_run *run, struct fetch *fetch, const struct st
 	}
 	snprintf(url, sizeof(url), "http://%s/internal/v1/chunk/%s/%" PRIu64 "/%" PRIu64, known.addr, run->transfer.id,
 		 chunk->file_id, chunk->chunk_index);
-	if (delete_at(merge, fetch, url, &err) == 0 || err.code == ERR_CHUNK_GONE)
-		return;
-	log_err(LOG_WARN, &err, "transfer %s: node %s did not remove a bad chunk; it is asked to forget the transfer",
-		run->transfer.id, chunk->actual_node);
-	snprintf(url, sizeof(url), "http://%s/internal/v1/transfer/%s", known.addr, run->transfer.id);
-	if (delete_at(merge, fetch, url, &err) < 0) {
-		log_err(LOG_WARN, &err, "transfer %s: node %s did not forget it", run->transfer.id, chunk->actual_node);
-		return;
+	/* Busy: somebody writes it this very moment, which is soon over. */
+	for (int i = 0; i < DELETE_TRIES_MAX && !merge_is_over(run); i++) {
+		if (delete_at(merge, fetch, url, &err) == 0 || err.code == ERR_CHUNK_GONE)
+			return;
+		if (err.code != ERR_BUSY)
+			break;
+		merge_pause(merge, MERGE_WAIT_US);
 	}
-	snprintf(why, sizeof(why), "node %s had a chunk with wrong bytes and its chunks were removed",
-		 chunk->actual_node);
-	merge_reopen(run, 0, chunk->actual_node, CHUNK_LOST, why);
+	log_err(LOG_WARN, &err, "transfer %s: node %s did not remove a bad chunk", run->transfer.id,
+		chunk->actual_node);
 }
 
 struct forget {

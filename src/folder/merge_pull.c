@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sys/fs.h"
 
 #define ROWS_AHEAD         64
 #define URL_SIZE           256
@@ -184,8 +185,32 @@ static void node_is_lost(struct merge_run *run, const char *node_id)
 	merge_reopen(run, 0, node_id, CHUNK_LOST, why);
 }
 
+/* A node on this machine: its file is read where it lies. False: the ordinary call is to follow, for what is missing. */
+static bool copy_local(struct pull *pull, struct pull_call *place, const char *addr, enum outcome *ret_outcome)
+{
+	const struct store_chunk *chunk = &place->chunk;
+	uint64_t done = 0;
+
+	if (place->kept_bytes > 0 || place->try_count > 0)
+		return false;
+	AUTO(fs_close) int fd = merge_local_open(pull->run, pull->fetch, addr, chunk);
+	if (fd < 0)
+		return false;
+	int result = merge_local_copy(pull->target, fd, chunk_offset(pull, chunk->chunk_index), chunk->size_bytes,
+				      &done, &pull->err);
+	place->kept_bytes = done;
+	if (result == 0 && done < chunk->size_bytes)
+		return false;
+	merge_node_give(pull->run, chunk->actual_node);
+	merge_node_saw(pull->run, chunk->actual_node, true);
+	place->state = CALL_COMPLETE;
+	*ret_outcome = result < 0 ? OUTCOME_FAILED : OUTCOME_GOING;
+	return true;
+}
+
 static enum outcome try_start(struct pull *pull, struct pull_call *place)
 {
+	enum outcome outcome;
 	char addr[STORE_ADDR_SIZE];
 	int64_t now_us = clock_mono_us();
 
@@ -193,6 +218,8 @@ static enum outcome try_start(struct pull *pull, struct pull_call *place)
 		return OUTCOME_GOING;
 	switch (merge_node_take(pull->run, place->chunk.actual_node, addr)) {
 	case MERGE_NODE_READY:
+		if (copy_local(pull, place, addr, &outcome))
+			return outcome;
 		start_call(pull, place, addr);
 		return OUTCOME_GOING;
 	case MERGE_NODE_BUSY:
@@ -210,22 +237,26 @@ static enum outcome try_start(struct pull *pull, struct pull_call *place)
 
 /* --- after a call --- */
 
-/* The node answered, but not with the chunk: a few more tries, as this may pass; not without end. */
+/* The node answered, but not with the chunk: a few more tries, as this may pass; not without end. The other objects go on. */
 static enum outcome try_again(struct pull *pull, struct pull_call *place)
 {
 	const struct fetch_call *call = &place->call;
+	const struct store_chunk *chunk = &place->chunk;
+	char why[STORE_REASON_SIZE], status[64];
 
-	if (++place->try_count < MERGE_TRIES_MAX) {
+	if (++place->try_count < pull->run->merge->options.pull_try_limit) {
 		place->not_before_us = clock_mono_us() + max_i64(min_i64(call->retry_after_us, RETRY_AFTER_MAX_US),
 								 BACK_OFF_US << place->try_count);
 		return OUTCOME_GOING;
 	}
-	pull->err = call->err;
-	if (pull->err.code == ERR_NONE)
-		err_set(&pull->err, ERR_PEER, "the answer's status is %d", call->status);
-	err_wrap(&pull->err, "while pulling chunk %" PRIu64 "/%" PRIu64 " from node %s, %u times", place->chunk.file_id,
-		 place->chunk.chunk_index, place->chunk.actual_node, place->try_count);
-	return OUTCOME_FAILED;
+	snprintf(status, sizeof(status), "the answer's status is %d", call->status);
+	snprintf(why, sizeof(why), "node %s did not give chunk %" PRIu64 " of object %" PRIu64 " in %u tries: %.300s",
+		 chunk->actual_node, chunk->chunk_index, chunk->file_id, place->try_count,
+		 call->err.code == ERR_NONE ? status : call->err.text);
+	merge_unpulled(pull->run);
+	/* It may still have the chunk, and then say so when it is sent again, or find that it cannot read it and refuse: another node takes it. */
+	merge_reopen(pull->run, chunk->file_id, NULL, CHUNK_LOST, why);
+	return OUTCOME_AGAIN;
 }
 
 static enum outcome chunk_is_gone(struct pull *pull, const struct store_chunk *chunk)

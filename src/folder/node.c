@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "folder/node_inside.h"
 #include "base/clock.h"
@@ -224,6 +225,43 @@ static void read_begin(struct http_call *call, void *app)
 	free(read);
 }
 
+/* Where the chunk lies, for a scheduler on this machine that can read it there and spare both a copy through the network. Device and inode
+ * let the reader prove that it opened this very file. */
+static int place_run(struct http_task *task)
+{
+	struct node *node = task->app;
+	char transfer_id[ULID_SIZE], self[40], path[4096];
+	uint64_t file_id, chunk_index, size_bytes;
+	struct stat facts;
+	struct json json;
+
+	if (node_chunk_ids(task->call, transfer_id, &file_id, &chunk_index, &task->err) < 0)
+		return -ERR_BAD_REQUEST;
+	AUTO(fs_close) int fd = disk_read(node->disk, transfer_id, file_id, chunk_index, &size_bytes, &task->err);
+	if (fd < 0)
+		return fd;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	const ssize_t size = readlink(self, path, sizeof(path));
+	if (size <= 0 || (size_t)size >= sizeof(path) || fstat(fd, &facts) < 0)
+		return err_sys(&task->err, ERR_SYSTEM, errno, "cannot tell where the chunk lies");
+	json_init(&json, &task->answer);
+	json_open(&json, NULL);
+	json_str(&json, "path", (struct str){ path, (size_t)size });
+	json_u64(&json, "device", facts.st_dev);
+	json_u64(&json, "inode", facts.st_ino);
+	json_u64(&json, "size", size_bytes);
+	json_close(&json);
+	return 0;
+}
+
+static void place_begin(struct http_call *call, void *app)
+{
+	struct node *node = app;
+
+	if (!refuse_stranger(node, call))
+		http_run_task(call, node->work, 0, 16 * KIB, place_run);
+}
+
 static int remove_chunk_run(struct http_task *task)
 {
 	struct node *node = task->app;
@@ -270,6 +308,7 @@ static void remove_begin(struct http_call *call, void *app)
 static const struct http_route routes[] = {
 	{ "PUT", "/api/v1/upload/chunk/:transfer/:file/:chunk", node_put_begin },
 	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk", read_begin },
+	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk/place", place_begin },
 	{ "DELETE", "/internal/v1/chunk/:transfer/:file/:chunk", remove_chunk_begin },
 	{ "DELETE", "/internal/v1/transfer/:transfer", remove_begin },
 	{ "GET", "/health", health_begin },

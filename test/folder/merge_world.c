@@ -95,6 +95,27 @@ static void on_get(struct http_call *call, void *app)
 	http_reply_file(call, 200, "application/octet-stream", fd, 0, (uint64_t)st.st_size);
 }
 
+static void on_place(struct http_call *call, void *app)
+{
+	struct world_node *node = app;
+	char name[128], self[64], folder[256] = "", text[512];
+	struct stat st;
+
+	if (!has_key(call))
+		return;
+	name_of(call, name);
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", node->dir_fd);
+	if (node->place == WORLD_PLACE_NONE || fstatat(node->dir_fd, name, &st, 0) < 0 ||
+	    readlink(self, folder, sizeof(folder) - 1) < 0) {
+		reply_gone(call);
+		return;
+	}
+	int size = snprintf(text, sizeof(text), "{\"path\":\"%s/%s\",\"device\":%ju,\"inode\":%ju,\"size\":%jd}",
+			    folder, name, (uintmax_t)st.st_dev,
+			    (uintmax_t)st.st_ino + (node->place == WORLD_PLACE_OTHER_FILE), (intmax_t)st.st_size);
+	http_reply(call, 200, "application/json", (struct str){ text, (size_t)size });
+}
+
 static void on_drop(struct http_call *call, void *app)
 {
 	struct world_node *node = app;
@@ -102,9 +123,9 @@ static void on_drop(struct http_call *call, void *app)
 
 	if (!has_key(call))
 		return;
-	if (atomic_load(&node->is_without_chunk_delete)) {
+	if (atomic_load(&node->busy_count) > 0 && atomic_fetch_sub(&node->busy_count, 1) > 0) {
 		struct err err = ERR_INIT;
-		err_set(&err, ERR_METHOD, "only GET here");
+		err_set(&err, ERR_BUSY, "somebody writes this chunk");
 		http_reply_err(call, &err);
 		return;
 	}
@@ -147,6 +168,7 @@ static void on_health(struct http_call *call, void *app)
 
 static const struct http_route routes[] = {
 	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk", on_get },
+	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk/place", on_place },
 	{ "DELETE", "/internal/v1/chunk/:transfer/:file/:chunk", on_drop },
 	{ "DELETE", "/internal/v1/transfer/:transfer", on_forget },
 	{ "GET", "/health", on_health },

@@ -17,8 +17,11 @@ struct world_node {
 	int dir_fd; /* <transfer>_<file>_<chunk> */
 	struct http_server *server;
 	atomic_int get_count, forget_count, wrong_key_count;
-	atomic_bool is_answering_503, is_without_chunk_delete;
-	atomic_int cut_count; /* so many answers break off in the middle */
+	atomic_bool is_answering_503;
+	atomic_int cut_count;  /* so many answers break off in the middle */
+	atomic_int busy_count; /* so many removals of a chunk are answered with busy */
+	/* What the node says when asked where a chunk lies. */
+	enum { WORLD_PLACE_NONE, WORLD_PLACE_TRUE, WORLD_PLACE_OTHER_FILE } place;
 };
 
 struct world {

@@ -130,6 +130,28 @@ static void test_window(void **state)
 	world_assert_completed(world);
 }
 
+/* Nodes on this machine: their files are read where they lie, and nothing goes over the network. */
+static void test_local(void **state)
+{
+	struct world *world = *state;
+
+	world->nodes[0].place = world->nodes[1].place = WORLD_PLACE_TRUE;
+	merge_everything(world);
+	assert_int_equal(atomic_load(&world->nodes[0].get_count) + atomic_load(&world->nodes[1].get_count), 0);
+}
+
+/* A path that leads to another file here (another mount namespace, say) is not taken for the chunk. */
+static void test_local_but_another_file(void **state)
+{
+	struct world *world = *state;
+
+	world->nodes[0].place = WORLD_PLACE_OTHER_FILE;
+	world->nodes[1].place = WORLD_PLACE_TRUE;
+	merge_everything(world);
+	assert_true(atomic_load(&world->nodes[0].get_count) > 0);
+	assert_int_equal(atomic_load(&world->nodes[1].get_count), 0);
+}
+
 static void test_no_bytes(void **state)
 {
 	struct world *world = *state;
@@ -215,6 +237,23 @@ static void test_wrong_chunk(void **state)
 	send_again(world);
 }
 
+/* Wrong bytes are found whichever way they came. */
+static void test_local_wrong_chunk(void **state)
+{
+	struct world *world = *state;
+	struct store_chunk chunk;
+
+	world->nodes[0].place = world->nodes[1].place = WORLD_PLACE_TRUE;
+	world_file(world, "three", 3 * WORLD_CHUNK_BYTES, 3, 0644, T0);
+	world_send(world, "batch");
+	assert_true(world_chunk(world, world_file_id(world, "three"), 1, &chunk));
+	world_flip_byte(world, &chunk);
+	world_merge_start(world);
+	world_wait(world, TRANSFER_UPLOADING);
+	assert_false(world_chunk_is_there(world, &chunk));
+	send_again(world);
+}
+
 static void test_wrong_pack(void **state)
 {
 	struct world *world = *state;
@@ -232,8 +271,8 @@ static void test_wrong_pack(void **state)
 	send_again(world);
 }
 
-/* A node that cannot remove one chunk forgets them all, which is said of them. */
-static void test_wrong_chunk_and_no_delete(void **state)
+/* Somebody is writing the bad chunk while it is to be removed. */
+static void test_wrong_chunk_while_busy(void **state)
 {
 	struct world *world = *state;
 	struct store_chunk bad;
@@ -243,18 +282,11 @@ static void test_wrong_chunk_and_no_delete(void **state)
 	uint64_t file_id = world_file_id(world, "one");
 	assert_true(world_chunk(world, file_id, 0, &bad));
 	world_flip_byte(world, &bad);
-	struct world_node *node = world_node_of(world, &bad);
-	atomic_store(&node->is_without_chunk_delete, true);
+	atomic_store(&world_node_of(world, &bad)->busy_count, 2);
 	world_merge_start(world);
 	world_wait(world, TRANSFER_UPLOADING);
-	world_wait_job_end(world);
-	struct chunk_list *list = chunks_of(world);
-	for (size_t i = 0; i < list->count; i++)
-		if (strcmp(list->chunks[i].target_node, node->id) == 0)
-			assert_int_not_equal(list->chunks[i].state, CHUNK_STORED);
-	free(list);
-	assert_int_equal(world_dir_count(node->dir_fd), 0);
-	atomic_store(&node->forget_count, 0);
+	assert_again(world, file_id, CHUNK_PENDING, 1);
+	assert_false(world_chunk_is_there(world, &bad));
 	send_again(world);
 }
 
@@ -385,23 +417,64 @@ static void test_node_gone_for_good(void **state)
 	send_again(world);
 }
 
-/* A node that answers, but never with the chunk: not for ever. */
+/* A node that answers, but not with its chunks: they must come again, the others stay. */
 static void test_node_refuses(void **state)
 {
 	struct world *world = *state;
 
-	world_file(world, "a", 100, 1, 0644, T0);
+	make_source(world);
+	world_send(world, "batch");
+	struct chunk_list *before = chunks_of(world);
+	atomic_store(&world->nodes[0].is_answering_503, true);
+	world->options.pull_try_limit = 2;
+	world_merge_start(world);
+	world_wait(world, TRANSFER_UPLOADING);
+	assert_non_null(strstr(world->transfer.reason, "node n1 did not give chunk"));
+	assert_non_null(strstr(world->transfer.reason, "disk cannot be read"));
+	world_wait_job_end(world);
+	struct chunk_list *after = chunks_of(world);
+	for (size_t i = 0; i < before->count; i++) {
+		const struct store_chunk *chunk = &before->chunks[i];
+		bool is_reopened = false;
+
+		for (size_t k = 0; k < before->count; k++)
+			is_reopened |= before->chunks[k].file_id == chunk->file_id &&
+				       strcmp(before->chunks[k].actual_node, "n1") == 0;
+		assert_int_equal(after->chunks[i].state, is_reopened ? CHUNK_LOST : CHUNK_STORED);
+		assert_true(world_chunk_is_there(world, chunk));
+	}
+	free(before);
+	free(after);
+	atomic_store(&world->nodes[0].is_answering_503, false);
+	send_again(world);
+}
+
+/* Not for ever, unless each time fewer are refused. */
+static void test_node_refuses_for_good(void **state)
+{
+	struct world *world = *state;
+
+	make_source(world);
 	world_send(world, "batch");
 	atomic_store(&world->nodes[0].is_answering_503, true);
 	atomic_store(&world->nodes[1].is_answering_503, true);
+	world->options.pull_try_limit = 1;
 	world_merge_start(world);
+	for (int merges = 1; merges < 5; merges++) {
+		world_wait(world, TRANSFER_UPLOADING);
+		world_wait_job_end(world);
+		if (merges == 2)
+			atomic_store(&world->nodes[1].is_answering_503, false);
+		world_resend(world);
+		merge_enqueue(world->merge, world->transfer.id);
+	}
 	world_wait(world, TRANSFER_FAILED);
 	assert_true(world->transfer.is_retryable);
 	assert_non_null(strstr(world->transfer.reason, "disk cannot be read"));
-	assert_int_equal(atomic_load(&world->nodes[0].get_count) + atomic_load(&world->nodes[1].get_count),
-			 MERGE_TRIES_MAX);
 	world_wait_job_end(world);
 	assert_int_equal(world_dir_count(world->final_fd), 1);
+	for (unsigned i = 0; i < WORLD_NODE_COUNT; i++)
+		assert_int_equal(world_dir_count(world->nodes[i].dir_fd), 0);
 }
 
 /* --- crashes --- */
@@ -553,18 +626,22 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_everything, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_everything_md5_one_by_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_window, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_local, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_local_but_another_file, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_local_wrong_chunk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_bytes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_small, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_broken_answers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_chunk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_pack, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_wrong_chunk_and_no_delete, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wrong_chunk_while_busy, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_digest, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_chunk_gone, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_chunk_of_wrong_length, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_down_and_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_gone_for_good, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_refuses, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_node_refuses_for_good, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_after_rename, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_foreign_folder, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stop_and_resume, setup, teardown),
