@@ -11,19 +11,19 @@
 
 #define HENG_VERSION "0.1.0"
 
-#define UNUSED __attribute__((unused))
+#define UNUSED                        __attribute__((unused))
 #define PRINTF(fmt_index, args_index) __attribute__((format(printf, fmt_index, args_index)))
-#define NODISCARD __attribute__((warn_unused_result))
+#define NODISCARD                     __attribute__((warn_unused_result))
 /* Runs FN(&variable) when the variable leaves its scope. */
-#define AUTO(fn) __attribute__((cleanup(fn)))
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define AUTO(fn)                        __attribute__((cleanup(fn)))
+#define COUNT_OF(array)                 (sizeof(array) / sizeof((array)[0]))
 #define CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
-#define KIB ((size_t)1024)
-#define MIB (1024 * KIB)
-#define GIB (1024 * MIB)
+#define KIB     ((size_t)1024)
+#define MIB     (1024 * KIB)
+#define GIB     (1024 * MIB)
 #define MSEC_US ((int64_t)1000)
-#define SEC_US ((int64_t)1000000)
+#define SEC_US  ((int64_t)1000000)
 
 /* MUST: our own mistake. Always on; prints where and aborts. Nothing that a peer, a disk, a clock or an operator
  * can cause may reach it. */

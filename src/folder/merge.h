@@ -10,13 +10,14 @@ struct merge;
 struct merge_options {
 	const char *staging_dir, *final_dir; /* one file system */
 	const char *internal_key;
-	unsigned object_limit_count;   /* at once; 8 */
+	unsigned object_limit_count;    /* at once; 8 */
 	unsigned node_connection_limit; /* per node; 8 */
-	unsigned pull_try_limit;       /* per chunk, while its node answers; 0: 5 */
-	int64_t node_lost_after_us;    /* a node that is out this long is waited for no more: its chunks become lost; 30 s */
+	unsigned pull_try_limit;        /* per chunk, while its node answers; 0: 5 */
+	int64_t node_lost_after_us; /* a node that is out this long is waited for no more: its chunks become lost; 30 s */
 };
 /* Starts the merging thread(s), clears staging of what no merge owns, and resumes every transfer that is in state merging. */
-int merge_start(const struct merge_options *options, struct store *store, struct pool *pool, struct merge **ret_merge, struct err *err);
+int merge_start(const struct merge_options *options, struct store *store, struct pool *pool, struct merge **ret_merge,
+		struct err *err);
 void merge_stop(struct merge **merge); /* a running merge is given up; it starts again next time */
 /* The transfer is in state merging now. Idempotent. Ends with completed (chunk files removed from nodes after the commit), uploading (some chunks
  * pending or lost again), or failed. */

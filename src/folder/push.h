@@ -14,7 +14,7 @@ struct push_node_share {
 	uint64_t bytes, chunk_count;
 };
 struct push_progress {
-	const char *phase; /* "scan", "plan", "send", "merge", "done" */
+	const char *phase;       /* "scan", "plan", "send", "merge", "done" */
 	const char *waiting_for; /* NULL or text */
 	uint64_t files_total, bytes_total, chunks_total;
 	uint64_t bytes_done, chunks_done, chunks_skipped; /* skipped: stored before this run */
@@ -26,16 +26,16 @@ struct push_progress {
 };
 struct push_options {
 	const char *folder;
-	const char *url;        /* http://host:port */
+	const char *url; /* http://host:port */
 	const char *api_key;
-	struct str batch;       /* empty: the folder's own name */
-	unsigned parallel;      /* 0: chosen */
-	uint64_t chunk_bytes;   /* 0: the scheduler's */
+	struct str batch;     /* empty: the folder's own name */
+	unsigned parallel;    /* 0: chosen */
+	uint64_t chunk_bytes; /* 0: the scheduler's */
 	enum digest_kind digest;
 	enum walk_links links;
 	bool is_dry_run;
 	int priority;
-	int64_t give_up_us;     /* stop when nothing was acknowledged for this long; 0: 60 s */
+	int64_t give_up_us;                  /* stop when nothing was acknowledged for this long; 0: 60 s */
 	volatile const bool *is_interrupted; /* set by a signal handler: stop, resumable */
 	/* Called from the pushing thread about 10 times a second and at each change of phase. */
 	void (*progress)(void *owner, const struct push_progress *progress);
@@ -55,7 +55,7 @@ struct push_result {
 	int64_t elapsed_us;
 	uint64_t skipped_count; /* entries left out on request */
 	uint64_t changed_count; /* entries that changed, vanished or could not be read while they were sent */
-	bool is_resumable; /* after a failure: the same command continues where this one stopped */
+	bool is_resumable;      /* after a failure: the same command continues where this one stopped */
 };
 /* Returns 0 when completed (or planned, for a dry run). err: what stopped it. */
 int push_folder(const struct push_options *options, struct push_result *ret_result, struct err *err);

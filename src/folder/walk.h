@@ -21,8 +21,8 @@ struct walk_result {
  * file, link with REFUSE, unreadable folder, ...) with its raw path and the reason; the walk goes on to gather all (at most
  * WALK_PROBLEMS_MAX are reported), and ends with ERR_SOURCE or ERR_SOURCE_SPECIAL. With FOLLOW, cycles are found by (device, inode). */
 int walk_folder(int root_fd, const struct walk_options *options, int manifest_fd,
-		void (*problem)(void *owner, struct str path, const char *reason), void *owner, struct walk_result *ret_result,
-		struct err *err);
+		void (*problem)(void *owner, struct str path, const char *reason), void *owner,
+		struct walk_result *ret_result, struct err *err);
 /* Opens an entry as the walk saw it: beneath the root, through links only with FOLLOW (and then never out of the root). Returns a
  * descriptor, or -errno. */
 int walk_open(int root_fd, const char *path, int flags, enum walk_links links);

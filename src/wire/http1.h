@@ -6,11 +6,11 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define HTTP1_HEADERS_MAX 100
-#define HTTP1_LINE_MAX (8 * KIB)
-#define HTTP1_HEAD_MAX (64 * KIB)
+#define HTTP1_HEADERS_MAX   100
+#define HTTP1_LINE_MAX      (8 * KIB)
+#define HTTP1_HEAD_MAX      (64 * KIB)
 #define HTTP1_CHUNK_EXT_MAX (4 * KIB)
-#define HTTP1_TRAILER_MAX (8 * KIB)
+#define HTTP1_TRAILER_MAX   (8 * KIB)
 
 enum http1_kind { HTTP1_REQUEST, HTTP1_RESPONSE };
 /* Or a negative error code. Of requests: -ERR_BAD_REQUEST, -ERR_HEADER_LIMIT, -ERR_HTTP_VERSION, -ERR_NOT_IMPLEMENTED (a transfer coding
@@ -42,7 +42,8 @@ struct http1_head {
 	bool is_keep_alive, is_expect_continue, is_upgrade;
 	bool is_expect_unknown; /* HTTP/1.1 and something else than 100-continue is expected: 417 */
 	enum http1_form form;   /* request; the next three are slices of the target */
-	struct http1_span path; /* "*" for ASTERISK, empty for AUTHORITY and for "http://host" (which means "/", or "*" for OPTIONS) */
+	struct http1_span
+		path; /* "*" for ASTERISK, empty for AUTHORITY and for "http://host" (which means "/", or "*" for OPTIONS) */
 	struct http1_span query;     /* after the '?', or empty */
 	struct http1_span authority; /* of the target (it overrides Host), else the value of Host, else empty */
 	uint32_t head_size;          /* bytes of the buffer that the head took */
@@ -50,7 +51,7 @@ struct http1_head {
 	uint32_t state, parsed_size, line_offset;
 	struct http1_span current_name, current_value;
 	int failure;
-	const char *fault; /* after a negative result: which rule was broken, in words */
+	const char *fault;    /* after a negative result: which rule was broken, in words */
 	bool is_head_request; /* response side: the request was HEAD, so no body follows; set before parsing */
 };
 
@@ -59,7 +60,10 @@ void http1_head_init(struct http1_head *head, enum http1_kind kind);
 int http1_head_parse(struct http1_head *head, const char *data, size_t size);
 /* First header of that name (case-insensitive), or STR_NONE. */
 struct str http1_header_get(const struct http1_head *head, const char *data, struct str name);
-static inline struct str http1_text(const char *data, struct http1_span span) { return (struct str){ data + span.offset, span.size }; }
+static inline struct str http1_text(const char *data, struct http1_span span)
+{
+	return (struct str){ data + span.offset, span.size };
+}
 
 /* Body decoding. One step: looks at data[0..size), says how many bytes of the input were used and which slice of it is body. Loop until
  * DONE; MORE with *ret_used == size wants more input. A piece (of the input given, never empty when its data is set) may come along with

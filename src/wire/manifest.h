@@ -50,11 +50,13 @@ extern const struct manifest_limits manifest_limits_default; /* 10 million, 16 T
  * the form, ERR_ENTRY_REFUSED naming entry and rule for the content. entry slices are valid during the callback only; a negative return stops. */
 struct manifest_parser;
 typedef int manifest_entry_fn(void *owner, const struct manifest_entry *entry, struct err *err);
-struct manifest_parser *manifest_parser_new(const struct manifest_limits *limits, manifest_entry_fn *on_entry, void *owner);
+struct manifest_parser *manifest_parser_new(const struct manifest_limits *limits, manifest_entry_fn *on_entry,
+					    void *owner);
 void manifest_parser_free(struct manifest_parser **parser);
 int manifest_feed(struct manifest_parser *parser, struct str piece, struct err *err);
 int manifest_end(struct manifest_parser *parser, struct err *err); /* the end line was there and its counts are right */
-uint32_t manifest_crc32c(const struct manifest_parser *parser);   /* of all bytes fed */
-void manifest_digest(const struct manifest_parser *parser, char target[33]); /* XXH3-128 of all bytes, hex: to recognise the same folder */
+uint32_t manifest_crc32c(const struct manifest_parser *parser);    /* of all bytes fed */
+void manifest_digest(const struct manifest_parser *parser,
+		     char target[33]); /* XXH3-128 of all bytes, hex: to recognise the same folder */
 
 #endif
