@@ -81,7 +81,7 @@ static bool fits(uint64_t wanted, uint64_t promised, uint64_t kept, uint64_t ava
 static int check_final(struct sched *sched, const struct plan_facts *facts, const struct space_need *need,
 		       struct err *err)
 {
-	struct fs_space space;
+	struct fs_space space = { 0 };
 	int result = fs_space(sched->final_fd, &space, err);
 
 	if (result < 0)
