@@ -369,11 +369,15 @@ static enum outcome fill_window(struct pull *pull)
 static void wait_a_little(struct pull *pull)
 {
 	int64_t now_us = clock_mono_us(), wait_us = MERGE_WAIT_US;
+	bool has_waiting = false;
 
 	for (unsigned i = 0; i < pull->window_count; i++)
-		if (pull->calls[i].state == CALL_WAITING)
+		if (pull->calls[i].state == CALL_WAITING) {
+			has_waiting = true;
 			wait_us = min_i64(wait_us, pull->calls[i].not_before_us - now_us);
-	if (wait_us <= 0)
+		}
+	/* What was read on this machine is there already. */
+	if (wait_us <= 0 || (!has_waiting && pull->running_count == 0))
 		return;
 	if (pull->running_count > 0)
 		fetch_step(pull->fetch, min_i64(wait_us, STEP_US));
