@@ -24,21 +24,30 @@ void disk_chunk_path(const char *transfer_id, uint64_t file_id, uint64_t chunk_i
 
 /* --- failures --- */
 
+static enum err_code failure_code(int number)
+{
+	switch (number) {
+	case ENOSPC:
+	case EDQUOT:
+		return ERR_DISK_LOW;
+	case EMFILE:
+	case ENFILE:
+	case ENOMEM:
+		return ERR_BUSY;
+	default:
+		return ERR_DISK;
+	}
+}
+
 int disk_fail(struct disk *disk, struct err *err, const char *doing)
 {
 	char folder[120];
 
 	str_display(str_from(disk->path), folder, sizeof(folder));
 	err_wrap(err, "%s in '%s'", doing, folder);
-	if (err->sys_errno == ENOSPC || err->sys_errno == EDQUOT) {
-		err->code = ERR_DISK_LOW;
-		return -ERR_DISK_LOW;
-	}
-	if (err->sys_errno == EMFILE || err->sys_errno == ENFILE || err->sys_errno == ENOMEM) {
-		err->code = ERR_BUSY;
-		return -ERR_BUSY;
-	}
-	err->code = ERR_DISK;
+	err->code = failure_code(err->sys_errno);
+	if (err->code != ERR_DISK)
+		return -(int)err->code;
 	pthread_mutex_lock(&disk->lock);
 	disk->is_failed = true;
 	disk->counts.write_failures++;
@@ -193,15 +202,20 @@ int disk_check(struct disk *disk, struct err *err)
 {
 	struct err local = ERR_INIT;
 	struct err *to = err ? err : &local;
-	const int r = fs_check_dir(disk->tmp_path, to);
-	/* A full disk fails the check too, but it is full, not broken. */
-	const bool is_full = r < 0 && (to->sys_errno == ENOSPC || to->sys_errno == EDQUOT);
 
+	if (fs_check_dir(disk->tmp_path, to) < 0)
+		to->code = failure_code(to->sys_errno);
+	else
+		to->code = ERR_NONE;
+	/* Our own limits say nothing of the disk, good or bad. */
+	if (to->code == ERR_BUSY)
+		return -ERR_BUSY;
 	pthread_mutex_lock(&disk->lock);
-	disk->is_failed = r < 0 && !is_full;
+	/* A full disk fails the check too, but it is full, not broken. */
+	disk->is_failed = to->code == ERR_DISK;
 	str_display(disk->is_failed ? str_from(to->text) : STR_NONE, disk->failure, sizeof(disk->failure));
 	pthread_mutex_unlock(&disk->lock);
-	return r;
+	return -(int)to->code;
 }
 
 void disk_counts(struct disk *disk, struct disk_counts *ret)

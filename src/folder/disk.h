@@ -33,7 +33,8 @@ struct disk_counts {
 	uint64_t chunks_written, write_failures; /* since disk_open */
 };
 void disk_counts(struct disk *disk, struct disk_counts *ret);
-/* The directory self-check. Passing closes the breaker, failing opens it; err is the diagnosis. */
+/* The directory self-check. Passing closes the breaker, failing opens it (-ERR_DISK; err is the diagnosis). -ERR_DISK_LOW: full, not broken.
+ * -ERR_BUSY: it could not be made for want of descriptors or memory, and changes nothing. */
 int disk_check(struct disk *disk, struct err *err);
 
 /* Makes the layout, runs the directory self-check, removes every unfinished .part.<request> file. */

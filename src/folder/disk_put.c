@@ -238,6 +238,20 @@ static struct disk_put *put_new(struct disk *disk, const struct disk_chunk *chun
 	return put;
 }
 
+/* A name that is missing after a removal began is nobody's fault; every other failure is the disk's. */
+static int put_fail(struct disk_put *put, struct err *err, const char *doing)
+{
+	struct disk *disk = put->disk;
+	bool is_removed;
+
+	pthread_mutex_lock(&disk->lock);
+	is_removed = disk->removing_count > 0 || disk->remove_count != put->remove_count;
+	pthread_mutex_unlock(&disk->lock);
+	if (is_removed && err->sys_errno == ENOENT)
+		return err_set(err, ERR_NO_TRANSFER, "transfer %s was removed while this chunk came", put->transfer_id);
+	return disk_fail(disk, err, doing);
+}
+
 static int open_folder(struct disk_put *put, struct err *err)
 {
 	struct disk *disk = put->disk;
@@ -249,13 +263,13 @@ static int open_folder(struct disk_put *put, struct err *err)
 	put->dir_fd = fs_open_beneath(disk->root_fd, put->folder, O_RDONLY | O_DIRECTORY, 0, &first);
 	if (put->dir_fd < 0 && first.sys_errno == ENOENT) {
 		if (fs_make_dirs_at(disk->root_fd, put->folder, err) < 0)
-			return disk_fail(disk, err, "cannot make the chunk's folder");
+			return put_fail(put, err, "cannot make the chunk's folder");
 		put->dir_fd = fs_open_beneath(disk->root_fd, put->folder, O_RDONLY | O_DIRECTORY, 0, &first);
 	}
 	if (put->dir_fd >= 0)
 		return 0;
 	*err = first;
-	return disk_fail(disk, err, "cannot open the chunk's folder");
+	return put_fail(put, err, "cannot open the chunk's folder");
 }
 
 static int digest_of_file(int fd, enum digest_kind kind, char target[DIGEST_HEX_SIZE], struct err *err)
@@ -343,67 +357,11 @@ static int open_part(struct disk_put *put, struct err *err)
 	put->fd = openat(put->dir_fd, put->part_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
 	if (put->fd < 0) {
 		err_sys(err, ERR_DISK, errno, "cannot make '%s'", put->part_name);
-		return disk_fail(put->disk, err, "cannot begin a chunk");
+		return put_fail(put, err, "cannot begin a chunk");
 	}
 	put->is_part_there = true;
 	put->digest = digest_new(put->kind);
 	return DISK_WRITE;
-}
-
-int disk_begin(struct disk *disk, const struct disk_chunk *chunk, struct disk_put **ret_put, struct err *err)
-{
-	struct err local = ERR_INIT;
-	struct err *to = err ? err : &local;
-	struct disk_put *put;
-	int r;
-
-	*ret_put = NULL;
-	r = check_ids(chunk, to);
-	if (r < 0)
-		return r;
-	put = put_new(disk, chunk);
-	r = admit(disk, put, to);
-	if (r == 0)
-		r = take_turn(disk, put, chunk->turn_wait_us, to);
-	if (r == 0)
-		r = put_enter(put, to);
-	if (r == 0)
-		r = open_folder(put, to);
-	if (r == 0)
-		r = look(put, to);
-	if (r == DISK_WRITE)
-		r = open_part(put, to);
-	if (r != DISK_WRITE) {
-		put_free(&put);
-		return r;
-	}
-	put_leave(put, 0);
-	*ret_put = put;
-	return DISK_WRITE;
-}
-
-/* --- writing and committing --- */
-
-int disk_write(struct disk_put *put, const void *data, size_t size, struct err *err)
-{
-	struct err local = ERR_INIT;
-	struct err *to = err ? err : &local;
-	int r;
-
-	if (size > put->size_bytes - put->written_bytes)
-		return err_set(to, ERR_CHUNK_SIZE, "more than the %" PRIu64 " bytes of the chunk came",
-			       put->size_bytes);
-	r = put_enter(put, to);
-	if (r < 0)
-		return r;
-	digest_feed(put->digest, data, size);
-	r = fs_write_all(put->fd, data, size, (int64_t)put->written_bytes, to);
-	if (r < 0)
-		r = disk_fail(put->disk, to, "cannot write a chunk");
-	else
-		put->written_bytes += size;
-	put_leave(put, size);
-	return r;
 }
 
 /* The names above a new chunk are as much a part of it as its bytes. Each is synced once, by whoever commits there first. */
@@ -440,6 +398,85 @@ static int sync_folders(struct disk_put *put, struct err *err)
 	return 0;
 }
 
+/* The chunk is here. But if it was not this process that wrote it, a crash may have come between its rename and the sync of its folder, and its
+ * name may yet be lost. */
+static int confirm(struct disk_put *put, struct err *err)
+{
+	struct disk *disk = put->disk;
+	char hex[DIGEST_HEX_SIZE];
+	bool is_durable;
+
+	pthread_mutex_lock(&disk->lock);
+	is_durable = memo_digest(disk->memo, put->key, put->kind, hex) && strcmp(hex, put->digest_hex) == 0;
+	pthread_mutex_unlock(&disk->lock);
+	if (is_durable)
+		return DISK_HAVE;
+	if (sync_folders(put, err) < 0)
+		return put_fail(put, err, "cannot sync the folder of a stored chunk");
+	pthread_mutex_lock(&disk->lock);
+	memo_set_digest(disk->memo, put->key, put->kind, put->digest_hex);
+	pthread_mutex_unlock(&disk->lock);
+	return DISK_HAVE;
+}
+
+int disk_begin(struct disk *disk, const struct disk_chunk *chunk, struct disk_put **ret_put, struct err *err)
+{
+	struct err local = ERR_INIT;
+	struct err *to = err ? err : &local;
+	struct disk_put *put;
+	int r;
+
+	*ret_put = NULL;
+	r = check_ids(chunk, to);
+	if (r < 0)
+		return r;
+	put = put_new(disk, chunk);
+	r = admit(disk, put, to);
+	if (r == 0)
+		r = take_turn(disk, put, chunk->turn_wait_us, to);
+	if (r == 0)
+		r = put_enter(put, to);
+	if (r == 0)
+		r = open_folder(put, to);
+	if (r == 0)
+		r = look(put, to);
+	if (r == DISK_HAVE)
+		r = confirm(put, to);
+	if (r == DISK_WRITE)
+		r = open_part(put, to);
+	if (r != DISK_WRITE) {
+		put_free(&put);
+		return r;
+	}
+	put_leave(put, 0);
+	*ret_put = put;
+	return DISK_WRITE;
+}
+
+/* --- writing and committing --- */
+
+int disk_write(struct disk_put *put, const void *data, size_t size, struct err *err)
+{
+	struct err local = ERR_INIT;
+	struct err *to = err ? err : &local;
+	int r;
+
+	if (size > put->size_bytes - put->written_bytes)
+		return err_set(to, ERR_CHUNK_SIZE, "more than the %" PRIu64 " bytes of the chunk came",
+			       put->size_bytes);
+	r = put_enter(put, to);
+	if (r < 0)
+		return r;
+	digest_feed(put->digest, data, size);
+	r = fs_write_all(put->fd, data, size, (int64_t)put->written_bytes, to);
+	if (r < 0)
+		r = disk_fail(put->disk, to, "cannot write a chunk");
+	else
+		put->written_bytes += size;
+	put_leave(put, size);
+	return r;
+}
+
 static int compare(struct disk_put *put, struct err *err)
 {
 	char found_hex[DIGEST_HEX_SIZE];
@@ -466,19 +503,13 @@ static int make_durable(struct disk_put *put, struct err *err)
 	if (r < 0)
 		return disk_fail(put->disk, err, "cannot sync a chunk");
 	r = fs_rename(put->dir_fd, put->part_name, put->dir_fd, put->name, false, err);
-	if (r < 0 && err->sys_errno == ENOENT)
-		/* Not the disk's fault: the transfer's files were removed meanwhile. */
-		return err_set(err, ERR_NO_TRANSFER, "transfer %s was removed while this chunk came", put->transfer_id);
 	if (r < 0)
-		return disk_fail(put->disk, err, "cannot name a chunk");
+		return put_fail(put, err, "cannot name a chunk");
 	put->is_part_there = false;
 	r = sync_folders(put, err);
 	if (r < 0) {
 		(void)unlinkat(put->dir_fd, put->name, 0);
-		if (err->sys_errno == ENOENT)
-			return err_set(err, ERR_NO_TRANSFER, "transfer %s was removed while this chunk came",
-				       put->transfer_id);
-		return disk_fail(put->disk, err, "cannot sync the folder of a chunk");
+		return put_fail(put, err, "cannot sync the folder of a chunk");
 	}
 	return 0;
 }

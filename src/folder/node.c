@@ -106,10 +106,10 @@ static void check_if_old(struct node *node)
 	pthread_mutex_lock(&node->health_lock);
 	node->is_checking = false;
 	node->checked_us = clock_mono_us();
-	/* A full disk shows as low. */
-	if (r < 0 && err.sys_errno != ENOSPC && err.sys_errno != EDQUOT)
+	/* A full disk shows as low; -ERR_BUSY says nothing of the disk. */
+	if (r == -ERR_DISK)
 		str_display(str_from(err.text), node->diagnosis, sizeof(node->diagnosis));
-	else
+	else if (r != -ERR_BUSY)
 		node->diagnosis[0] = '\0';
 	pthread_mutex_unlock(&node->health_lock);
 }

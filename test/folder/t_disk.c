@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -116,6 +119,30 @@ static void assert_space_returned(struct disk *disk)
 
 	assert_int_equal(disk_space(disk, &space, &reserved_bytes, &is_low, &err), 0);
 	assert_int_equal(reserved_bytes, 0);
+}
+
+/* In place of libc's: remembers which folders were synced. */
+static ino_t synced_folders[1024];
+static atomic_size_t synced_count;
+
+int fsync(int fd)
+{
+	struct stat facts;
+
+	if (fstat(fd, &facts) == 0 && S_ISDIR(facts.st_mode))
+		synced_folders[atomic_fetch_add(&synced_count, 1) % COUNT_OF(synced_folders)] = facts.st_ino;
+	return (int)syscall(SYS_fsync, fd);
+}
+
+static bool is_synced(const char *path)
+{
+	struct stat facts;
+
+	assert_int_equal(stat(path, &facts), 0);
+	for (size_t i = 0; i < min_size(synced_count, COUNT_OF(synced_folders)); i++)
+		if (synced_folders[i] == facts.st_ino)
+			return true;
+	return false;
 }
 
 static void t_put_and_read(void **state)
@@ -455,6 +482,32 @@ static void t_restart(void **state)
 	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), DISK_HAVE);
 }
 
+/* A node that died between the rename and the sync of the folders left a chunk whose name may yet be lost. Whoever says that the chunk is here
+ * makes its name durable first. */
+static void t_known_is_durable(void **state)
+{
+	struct world *world = *state;
+	struct chunk_text text;
+	struct err err = ERR_INIT;
+	char path[3][256];
+
+	snprintf(path[0], sizeof(path[0]), "%s/tmp/%s/1", world->path, T);
+	snprintf(path[1], sizeof(path[1]), "%s/tmp/%s", world->path, T);
+	snprintf(path[2], sizeof(path[2]), "%s/tmp", world->path);
+	fill(&text, 1, 0, hello, HELLO_SIZE, "r1");
+	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
+	disk_close(&world->disk);
+	world->disk = open_disk(world->path, 0);
+	synced_count = 0;
+	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), DISK_HAVE);
+	for (size_t i = 0; i < COUNT_OF(path); i++)
+		assert_true(is_synced(path[i]));
+	/* Once is enough. */
+	synced_count = 0;
+	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), DISK_HAVE);
+	assert_int_equal(synced_count, 0);
+}
+
 static void t_remove(void **state)
 {
 	struct world *world = *state;
@@ -480,6 +533,48 @@ static void t_remove(void **state)
 	assert_int_equal(disk_commit(&one, &err), -ERR_NO_TRANSFER);
 	assert_false(disk_has(world->disk, T, 1, 0));
 	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
+}
+
+static void *remove_often(void *owner)
+{
+	struct world *world = owner;
+	struct err err;
+
+	for (int i = 0; i < 300; i++)
+		(void)disk_remove_transfer(world->disk, T, &err);
+	return NULL;
+}
+
+/* Folders vanish under writers at any moment: each is told, or its chunk goes with the rest, and the disk is not taken for broken. */
+static void t_remove_race(void **state)
+{
+	struct world *world = *state;
+	struct chunk_text text;
+	pthread_t thread;
+	struct err err = ERR_INIT;
+	struct disk_counts counts;
+
+	fill(&text, 1, 0, hello, HELLO_SIZE, "r1");
+	assert_int_equal(pthread_create(&thread, NULL, remove_often, world), 0);
+	for (int i = 0; i < 300; i++) {
+		const int r = put(world->disk, &text.chunk, hello, HELLO_SIZE, &err);
+		if (r != 0 && r != DISK_HAVE && r != -ERR_NO_TRANSFER)
+			fail_msg("%s", err.text);
+	}
+	pthread_join(thread, NULL);
+	disk_counts(world->disk, &counts);
+	assert_int_equal(counts.write_failures, 0);
+	assert_int_equal(disk_remove_transfer(world->disk, T, &err), 0);
+	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
+	/* Without a removal of ours, a folder that vanishes is the disk's fault. */
+	fill(&text, 1, 1, hello, HELLO_SIZE, "r2");
+	struct disk_put *one = NULL;
+	char path[256];
+	assert_int_equal(disk_begin(world->disk, &text.chunk, &one, &err), DISK_WRITE);
+	assert_int_equal(disk_write(one, hello, HELLO_SIZE, &err), 0);
+	snprintf(path, sizeof(path), "%s/tmp", world->path);
+	assert_int_equal(fs_remove_tree(AT_FDCWD, path, &err), 0);
+	assert_int_equal(disk_commit(&one, &err), -ERR_DISK);
 }
 
 static void t_floor(void **state)
@@ -578,6 +673,26 @@ static void t_breaker(void **state)
 	assert_space_returned(world->disk);
 }
 
+/* Too many open files are our trouble, not the disk's. */
+static void t_no_descriptors(void **state)
+{
+	struct world *world = *state;
+	struct chunk_text text;
+	struct rlimit before, none;
+	struct err err = ERR_INIT;
+
+	fill(&text, 1, 0, hello, HELLO_SIZE, "r1");
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){ 0, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	const int put_result = put(world->disk, &text.chunk, hello, HELLO_SIZE, &err);
+	const int check_result = disk_check(world->disk, &err);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(put_result, -ERR_BUSY);
+	assert_int_equal(check_result, -ERR_BUSY);
+	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
+}
+
 #define DISK_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int main(void)
 {
@@ -589,7 +704,8 @@ int main(void)
 		DISK_TEST(t_restart),      DISK_TEST(t_remove),
 		DISK_TEST(t_floor),        DISK_TEST(t_full),
 		DISK_TEST(t_breaker),      DISK_TEST(t_rot_unknown),
-		DISK_TEST(t_transfers),
+		DISK_TEST(t_transfers),    DISK_TEST(t_known_is_durable),
+		DISK_TEST(t_remove_race),  DISK_TEST(t_no_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
