@@ -25,6 +25,7 @@
 #define IDLE_STEP_US       SEC_US
 #define ANSWER_MAX         (64 * KIB)
 #define REGISTER_BODY_MAX  (4 * KIB)
+#define ATTEMPTS_MAX       4096 /* parcels waiting when one that nobody waits for is turned away */
 
 struct courier {
 	char receipts_url[URL_SIZE], register_url[URL_SIZE];
@@ -38,6 +39,8 @@ struct courier {
 
 	pthread_mutex_t lock; /* protects the queue */
 	struct courier_parcel *first, **last_link;
+	size_t waiting_count;
+	bool is_closed; /* nothing is carried any more */
 
 	/* The thread's own. */
 	struct fetch_call post_call, register_call;
@@ -80,19 +83,35 @@ static void deliver_all(struct courier_parcel *parcels, const struct err *err)
 	}
 }
 
+static void say_closed(struct err *err)
+{
+	err_set(err, ERR_SCHEDULER_DOWN, "the chunk is stored, but the node stops before the scheduler could be told");
+	err_hint(err, "the chunk is kept: send it again when the node is back");
+}
+
 void courier_send(struct courier *courier, struct courier_parcel *parcel)
 {
-	bool was_empty;
+	bool was_empty, is_taken;
 
 	parcel->next = NULL;
 	parcel->err = ERR_INIT;
 	pthread_mutex_lock(&courier->lock);
+	if (courier->is_closed)
+		say_closed(&parcel->err);
+	else if (!parcel->home && courier->waiting_count >= ATTEMPTS_MAX)
+		err_set(&parcel->err, ERR_BUSY, "too much waits for the scheduler");
+	is_taken = parcel->err.code == ERR_NONE;
 	was_empty = !courier->first;
-	*courier->last_link = parcel;
-	courier->last_link = &parcel->next;
+	if (is_taken) {
+		*courier->last_link = parcel;
+		courier->last_link = &parcel->next;
+		courier->waiting_count++;
+	}
 	pthread_mutex_unlock(&courier->lock);
+	if (!is_taken)
+		deliver(parcel);
 	/* Whoever finds the queue filled knows that the thread has been woken and has not looked yet. */
-	if (was_empty)
+	else if (was_empty)
 		fetch_wake(courier->fetch);
 }
 
@@ -113,6 +132,7 @@ static struct courier_parcel *take(struct courier *courier, size_t limit, size_t
 		if (!courier->first)
 			courier->last_link = &courier->first;
 		last->next = NULL;
+		courier->waiting_count -= *ret_count;
 	}
 	pthread_mutex_unlock(&courier->lock);
 	return last ? first : NULL;
@@ -383,26 +403,42 @@ int courier_new(const struct courier_options *options, struct courier **ret_cour
 	return 0;
 }
 
+/* Answers what waits and all that is still to come. No thread may be running. */
+static void close_queue(struct courier *courier)
+{
+	struct err err = ERR_INIT;
+	size_t count;
+
+	say_closed(&err);
+	pthread_mutex_lock(&courier->lock);
+	courier->is_closed = true;
+	pthread_mutex_unlock(&courier->lock);
+	deliver_all(courier->batch, &err);
+	courier->batch = NULL;
+	deliver_all(take(courier, SIZE_MAX, &count), &err);
+}
+
 int courier_start(struct courier *courier, struct err *err)
 {
 	struct err local = ERR_INIT;
 	int r = register_first(courier, err ? err : &local);
 	int number;
 
+	if (r == 0) {
+		number = pthread_create(&courier->thread, NULL, courier_run, courier);
+		if (number != 0)
+			r = err_sys(err, ERR_SYSTEM, number, "cannot start the courier's thread");
+	}
+	courier->is_thread_started = r == 0;
+	/* The server is up already, and cannot end before the calls that wait for us have their answers. */
 	if (r < 0)
-		return r;
-	number = pthread_create(&courier->thread, NULL, courier_run, courier);
-	if (number != 0)
-		return err_sys(err, ERR_SYSTEM, number, "cannot start the courier's thread");
-	courier->is_thread_started = true;
-	return 0;
+		close_queue(courier);
+	return r;
 }
 
 void courier_stop(struct courier **courier)
 {
 	struct courier *c = *courier;
-	struct err err = ERR_INIT;
-	size_t count;
 
 	if (!c)
 		return;
@@ -413,10 +449,7 @@ void courier_stop(struct courier **courier)
 	}
 	if (c->fetch)
 		fetch_free(&c->fetch);
-	err_set(&err, ERR_SCHEDULER_DOWN, "the chunk is stored, but the node stops before the scheduler could be told");
-	err_hint(&err, "the chunk is kept: send it again when the node is back");
-	deliver_all(c->batch, &err);
-	deliver_all(take(c, SIZE_MAX, &count), &err);
+	close_queue(c);
 	buf_fini(&c->post_call.answer);
 	buf_fini(&c->register_call.answer);
 	buf_fini(&c->post_body);

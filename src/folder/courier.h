@@ -16,11 +16,12 @@ struct courier_options {
 /* In the sender's memory until done is called. */
 struct courier_parcel {
 	struct store_receipt receipt;
-	/* Afterwards, on the home loop's thread; without a home: on the courier's. */
+	/* Afterwards, on the home loop's thread; without a home: on the courier's, or the sender's when the parcel is turned away at once. */
 	void (*done)(struct courier_parcel *parcel, struct loop *home);
 	void *owner;
 	struct loop *home;
-	/* ERR_NONE: the scheduler has committed the receipt. ERR_SCHEDULER_DOWN: it could not be asked. Else: its refusal. */
+	/* ERR_NONE: the scheduler has committed the receipt. ERR_SCHEDULER_DOWN: it could not be asked. ERR_BUSY: without a home, and too many
+	 * wait already. Else: its refusal. */
 	struct err err;
 	/* The rest belongs to the courier. */
 	struct post post;
@@ -29,8 +30,9 @@ struct courier_parcel {
 
 /* No network yet: parcels sent before courier_start wait. */
 int courier_new(const struct courier_options *options, struct courier **ret_courier, struct err *err);
-/* Registers once before it returns: fails when the scheduler refuses the node for good (its id is in use, the key is wrong); a scheduler
- * that cannot be reached is tried again from the thread, as is one that did not probe the node for 10 s. */
+/* Registers once before it returns: fails when the scheduler refuses the node for good (its id is in use, the key is wrong), and then answers
+ * what waits, and all that comes after, with ERR_SCHEDULER_DOWN. A scheduler that cannot be reached is tried again from the thread, as is one
+ * that did not probe the node for 10 s. */
 int courier_start(struct courier *courier, struct err *err);
 /* What is under way may finish for a moment; what waits is answered with ERR_SCHEDULER_DOWN. Started or not; frees. */
 void courier_stop(struct courier **courier);
