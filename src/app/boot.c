@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,6 +34,16 @@ int64_t boot_restart_delay_us(int64_t restart_after_us, unsigned quick_death_cou
 				     ? BOOT_BACKOFF_MAX_US
 				     : min_i64(BOOT_BACKOFF_MAX_US, BOOT_BACKOFF_US << (quick_death_count - 2));
 	return max_i64(restart_after_us, backoff_us);
+}
+
+void boot_raise_file_limit(void)
+{
+	struct rlimit limit;
+	/* Without it the server works too, with fewer connections. */
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
 }
 
 int boot_init(struct boot *boot, size_t child_count, struct err *err)

@@ -44,4 +44,7 @@ void boot_describe_end(const struct boot_child *child, char *target, size_t targ
 /* When a child that died is started again: microseconds from its death, BOOT_NEVER. Pure. */
 int64_t boot_restart_delay_us(int64_t restart_after_us, unsigned quick_death_count);
 
+/* For servers: as many open files as the hard limit allows. A chunk being written takes three, and shells give 1,024 unless asked. */
+void boot_raise_file_limit(void);
+
 #endif

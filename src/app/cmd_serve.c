@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "app/boot.h"
 #include "app/cmd.h"
 #include "base/conf.h"
 #include "base/log.h"
@@ -80,6 +81,7 @@ int cmd_scheduler_run(const struct cmd *cmd, int operand_count, char **operands,
 	if (serve_load(cmd, values, sched_conf_rows, &conf, sizeof(conf), &arena, &err) < 0)
 		return cmd_fail(&err, "the scheduler does not start");
 	log_setup("scheduler", LOG_INFO, conf.log_json != 0);
+	boot_raise_file_limit();
 	serve_block_signals(&signals);
 	struct sched *sched;
 	if (sched_start(&conf, &sched, &err) < 0)
@@ -104,6 +106,7 @@ int cmd_node_run(const struct cmd *cmd, int operand_count, char **operands, cons
 	char name[80];
 	snprintf(name, sizeof(name), "node %s", conf.node_id[0] != '\0' ? conf.node_id : "?");
 	log_setup(name, LOG_INFO, conf.log_json != 0);
+	boot_raise_file_limit();
 	serve_block_signals(&signals);
 	struct node *node;
 	if (node_start(&conf, &node, &err) < 0)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -217,6 +218,19 @@ static void test_when_children_start_again(void **state)
 		assert_int_equal(boot_restart_delay_us(rows[i].restart_after_us, rows[i].deaths), rows[i].want_us);
 }
 
+static void test_file_limit(void **state)
+{
+	(void)state;
+	struct rlimit before, low, after;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	low = (struct rlimit){ 64, before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	boot_raise_file_limit();
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &after), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(after.rlim_cur, before.rlim_max);
+}
+
 static void test_progress_lines(void **state)
 {
 	(void)state;
@@ -259,6 +273,7 @@ int main(void)
 		cmocka_unit_test(test_urls),
 		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_when_children_start_again),
+		cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_progress_lines),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
