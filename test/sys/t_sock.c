@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <setjmp.h>
@@ -72,8 +73,13 @@ static void test_parse(void **state)
 	memset(long_name, 'x', sizeof(long_name));
 	memcpy(long_name + sizeof(long_name) - 4, ":80", 4);
 	assert_int_equal(sock_addr_parse(long_name, &addr, NULL), -ERR_CONFIG);
-	assert_int_equal(sock_addr_parse("localhost:80", &addr, NULL), 0);
-	assert_true(sock_addr_is_loopback(&addr));
+	/* A bare chroot has no /etc/hosts, and then nobody knows this name. */
+	struct addrinfo *known = NULL;
+	bool is_known = getaddrinfo("localhost", NULL, NULL, &known) == 0;
+	if (known != NULL)
+		freeaddrinfo(known);
+	assert_int_equal(sock_addr_parse("localhost:80", &addr, NULL) == 0, is_known);
+	assert_true(!is_known || sock_addr_is_loopback(&addr));
 	memset(&addr, 0, sizeof(addr));
 	assert_string_equal(sock_addr_text(&addr, text), "unknown");
 	assert_false(sock_addr_is_loopback(&addr));
