@@ -15,7 +15,6 @@
 #include "base/mem.h"
 #include "sys/fs.h"
 
-#define MOVE_TRIES         5
 #define RESUME_LIMIT_COUNT 1000000
 
 /* --- the run, as the pullers see it --- */
@@ -146,113 +145,6 @@ static void pull_all(struct merge_run *run)
 		pthread_join(threads[i], NULL);
 }
 
-/* --- how a run ends --- */
-
-/* Moves the transfer on if it is still in state merging. -ERR_STATE when somebody else has ended it. */
-static int move(struct merge_run *run, enum transfer_state state, const char *reason, bool is_retryable,
-		struct err *err)
-{
-	struct store *store = run->merge->store;
-	int result = -ERR_VERSION_CONFLICT;
-
-	for (int i = 0; i < MOVE_TRIES && result == -ERR_VERSION_CONFLICT; i++) {
-		result = store->ops->transfer_get(store, run->transfer.id, &run->transfer, err);
-		if (result < 0)
-			return result;
-		if (run->transfer.state != TRANSFER_MERGING)
-			return err_set(err, ERR_STATE, "the transfer became %s while it was merged",
-				       transfer_state_name(run->transfer.state));
-		result = store->ops->transfer_move(store, &run->transfer, state, reason, is_retryable, clock_wall_us(),
-						   err);
-	}
-	return result;
-}
-
-static void end_failed(struct merge_run *run, const struct err *cause, bool is_retryable)
-{
-	struct err err = ERR_INIT;
-	char reason[STORE_REASON_SIZE];
-
-	snprintf(reason, sizeof(reason), "merge: %.480s", cause->text);
-	log_err(LOG_ERROR, cause, "transfer %s: its merge failed", run->transfer.id);
-	if (move(run, TRANSFER_FAILED, reason, is_retryable, &err) < 0)
-		log_err(LOG_ERROR, &err,
-			"transfer %s: its failure could not be recorded; the merge is tried again at the next start",
-			run->transfer.id);
-	else
-		/* Nothing takes up a failed transfer again: a new push is a new one. */
-		merge_nodes_forget(run->merge, run->transfer.id);
-}
-
-/* Chunks that their nodes do not give are sent again, but not without end: has this merge, like some before it, got no further for them? */
-static bool has_stalled(struct merge_run *run)
-{
-	struct merge *merge = run->merge;
-	struct merge_stall *stall = NULL;
-	bool result = false;
-
-	pthread_mutex_lock(&merge->lock);
-	for (size_t i = 0; i < MERGE_STALLED_MAX && !stall; i++)
-		if (strcmp(merge->stalls[i].id, run->transfer.id) == 0)
-			stall = &merge->stalls[i];
-	if (!stall && run->unpulled_count > 0) {
-		stall = &merge->stalls[merge->stall_next++ % MERGE_STALLED_MAX];
-		*stall = (struct merge_stall){ .unpulled_count = UINT64_MAX };
-		str_copy(str_from(run->transfer.id), stall->id, sizeof(stall->id));
-	}
-	if (stall) {
-		if (run->unpulled_count < stall->unpulled_count)
-			stall->count = 0;
-		stall->count += run->unpulled_count > 0;
-		stall->unpulled_count = run->unpulled_count;
-		result = stall->count == MERGE_STALLS_MAX;
-	}
-	pthread_mutex_unlock(&merge->lock);
-	return result;
-}
-
-static void end_reopened(struct merge_run *run)
-{
-	struct err err = ERR_INIT;
-	char reason[STORE_REASON_SIZE];
-
-	if (has_stalled(run)) {
-		err_set(&err, ERR_PEER, "%u merges in a row got no further: %.400s", MERGE_STALLS_MAX, run->reason);
-		end_failed(run, &err, true);
-		return;
-	}
-	if (run->reopened_count > 1)
-		snprintf(reason, sizeof(reason), "to be sent again, and %" PRIu64 " more like it: %.420s",
-			 run->reopened_count - 1, run->reason);
-	else
-		snprintf(reason, sizeof(reason), "to be sent again: %.480s", run->reason);
-	if (move(run, TRANSFER_UPLOADING, reason, true, &err) < 0)
-		log_err(LOG_ERROR, &err,
-			"transfer %s: it could not go back to uploading; the merge is tried again at the next start",
-			run->transfer.id);
-}
-
-static void end_completed(struct merge_run *run)
-{
-	struct err err = ERR_INIT;
-	int result = move(run, TRANSFER_COMPLETED, "", false, &err);
-
-	if (result == -ERR_STATE) {
-		log_err(LOG_WARN, &err, "transfer %s: its folder is withdrawn", run->transfer.id);
-		merge_unpublish(run);
-		return;
-	}
-	if (result < 0) {
-		log_err(LOG_ERROR, &err,
-			"transfer %s: its folder is in place, but that could not be recorded; the next start does",
-			run->transfer.id);
-		return;
-	}
-	log_say(LOG_INFO, "transfer %s: completed, %" PRIu64 " files, %" PRIu64 " bytes", run->transfer.id,
-		run->transfer.file_count, run->transfer.total_bytes);
-	merge_nodes_forget(run->merge, run->transfer.id);
-}
-
 /* --- one attempt --- */
 
 /* 0: everything is in staging. Otherwise the run says why not. */
@@ -299,7 +191,8 @@ static void merge_from_start(struct merge_run *run)
 
 	int result = stage_open(&run->stage, run->merge->staging_fd, run->transfer.id, &err);
 	if (result < 0) {
-		end_failed(run, &err, true);
+		clear_stage(run);
+		merge_end_in_failure(run, &err, true);
 		return;
 	}
 	result = gather(run, &err);
@@ -317,16 +210,20 @@ static void merge_from_start(struct merge_run *run)
 	}
 	stage_close(&run->stage);
 	if (run->is_failed)
-		end_failed(run, &run->failure, run->is_retryable);
-	else if (result == -ERR_STATE)
-		log_err(LOG_WARN, &err, "transfer %s: its merge was given up", run->transfer.id);
-	else if (result < 0)
-		end_failed(run, &err, err.code != ERR_BATCH_EXISTS && err.code != ERR_INTERNAL);
-	else if (run->reopened_count > 0)
-		end_reopened(run);
-	else
-		end_completed(run);
+		err = run->failure;
+	if (!run->is_failed && result == 0 && run->reopened_count == 0) {
+		merge_end_completed(run);
+		clear_stage(run);
+		return;
+	}
+	/* First of all its space is given back: the database may need some to record how this ended. */
 	clear_stage(run);
+	if (result == -ERR_STATE && !run->is_failed)
+		log_err(LOG_WARN, &err, "transfer %s: its merge was given up", run->transfer.id);
+	else if (run->is_failed || result < 0)
+		merge_end_in_failure(run, &err, run->is_failed ? run->is_retryable : merge_is_passing(&err));
+	else
+		merge_end_reopened(run);
 }
 
 static void merge_transfer(struct merge_run *run)
@@ -336,7 +233,7 @@ static void merge_transfer(struct merge_run *run)
 	char shown[256];
 
 	if (merge_placed(run->merge, &run->transfer, &placed, &err) < 0) {
-		end_failed(run, &err, true);
+		merge_end_in_failure(run, &err, true);
 		return;
 	}
 	switch (placed) {
@@ -347,50 +244,61 @@ static void merge_transfer(struct merge_run *run)
 		err_set(&err, ERR_BATCH_EXISTS, "'%s' exists in the final folder already and is not this transfer's",
 			str_display(str_from(run->transfer.batch), shown, sizeof(shown)));
 		err_hint(&err, "move that folder away, or push under another batch name");
-		end_failed(run, &err, false);
+		merge_end_in_failure(run, &err, false);
 		return;
 	case MERGE_PLACED:
 		break;
 	}
 	if (merge_publish_again(run, &err) < 0) {
-		log_err(LOG_ERROR, &err,
-			"transfer %s: its folder is in place, but not safely; the next start tries again",
-			run->transfer.id);
+		merge_end_unrecorded(run, &err, "that its folder is in place");
 		return;
 	}
-	end_completed(run);
+	merge_end_completed(run);
 	clear_stage(run);
 }
 
-static void run_job(struct merge *merge, const char *id)
+/* True: to be done again a little later. */
+static bool run_job(struct merge *merge, const char *id)
 {
 	struct merge_run *run = must_zalloc(1, sizeof(*run));
 	struct err err = ERR_INIT;
 
 	run->merge = merge;
 	pthread_mutex_init(&run->lock, NULL);
+	str_copy(str_from(id), run->transfer.id, sizeof(run->transfer.id));
 	if (merge->store->ops->transfer_get(merge->store, id, &run->transfer, &err) < 0)
-		log_err(LOG_ERROR, &err, "transfer %s: it cannot be merged", id);
+		merge_end_unrecorded(run, &err, "anything");
 	else if (run->transfer.state == TRANSFER_MERGING)
 		merge_transfer(run);
+	bool is_unrecorded = run->is_unrecorded;
 	pthread_mutex_destroy(&run->lock);
 	free(run);
+	return is_unrecorded;
 }
 
 /* --- the queue --- */
 
-static struct merge_job *next_job_locked(struct merge *merge)
+/* The first job that is due; NULL: *ret_due_us says when one will be (0: none waits for its time). */
+static struct merge_job *next_job_locked(struct merge *merge, int64_t *ret_due_us)
 {
-	for (struct merge_job *job = merge->jobs; job; job = job->next)
-		if (!job->is_running)
+	int64_t now_us = clock_mono_us();
+
+	*ret_due_us = 0;
+	for (struct merge_job *job = merge->jobs; job; job = job->next) {
+		if (job->is_running)
+			continue;
+		if (job->due_us <= now_us)
 			return job;
+		*ret_due_us = *ret_due_us == 0 ? job->due_us : min_i64(*ret_due_us, job->due_us);
+	}
 	return NULL;
 }
 
-static void end_job_locked(struct merge *merge, struct merge_job *job)
+static void end_job_locked(struct merge *merge, struct merge_job *job, bool is_to_retry)
 {
 	job->is_running = false;
-	if (job->is_wanted_again) {
+	job->due_us = is_to_retry && !job->is_wanted_again ? clock_mono_us() + merge->options.retry_after_us : 0;
+	if (job->is_wanted_again || is_to_retry) {
 		job->is_wanted_again = false;
 		return;
 	}
@@ -401,22 +309,33 @@ static void end_job_locked(struct merge *merge, struct merge_job *job)
 	free(job);
 }
 
+static void wait_locked(struct merge *merge, int64_t due_us)
+{
+	struct timespec until = { .tv_sec = (time_t)(due_us / SEC_US), .tv_nsec = (long)(due_us % SEC_US) * 1000 };
+
+	if (due_us == 0)
+		pthread_cond_wait(&merge->changed, &merge->lock);
+	else
+		pthread_cond_timedwait(&merge->changed, &merge->lock, &until);
+}
+
 static void *merge_main(void *arg)
 {
 	struct merge *merge = arg;
+	int64_t due_us;
 
 	pthread_mutex_lock(&merge->lock);
 	while (!atomic_load(&merge->is_stopping)) {
-		struct merge_job *job = next_job_locked(merge);
+		struct merge_job *job = next_job_locked(merge, &due_us);
 		if (!job) {
-			pthread_cond_wait(&merge->changed, &merge->lock);
+			wait_locked(merge, due_us);
 			continue;
 		}
 		job->is_running = true;
 		pthread_mutex_unlock(&merge->lock);
-		run_job(merge, job->id);
+		bool is_to_retry = run_job(merge, job->id);
 		pthread_mutex_lock(&merge->lock);
-		end_job_locked(merge, job);
+		end_job_locked(merge, job, is_to_retry);
 	}
 	pthread_mutex_unlock(&merge->lock);
 	return NULL;
@@ -432,6 +351,7 @@ void merge_enqueue(struct merge *merge, const char *transfer_id)
 	if (*link) {
 		/* It may just be leaving the state that it comes back to: looked at once more when it ends. */
 		(*link)->is_wanted_again = (*link)->is_running;
+		(*link)->due_us = 0;
 	} else {
 		*link = must_zalloc(1, sizeof(**link));
 		str_copy(str_from(transfer_id), (*link)->id, sizeof((*link)->id));
@@ -546,6 +466,8 @@ int merge_start(const struct merge_options *options, struct store *store, struct
 	merge->options.internal_key = NULL;
 	merge->options.object_limit_count = (unsigned)min_i64(max_i64(options->object_limit_count, 1),
 							      MERGE_PULLERS_MAX);
+	if (options->retry_after_us == 0)
+		merge->options.retry_after_us = MERGE_RETRY_US;
 	if (options->pull_try_limit == 0)
 		merge->options.pull_try_limit = MERGE_TRIES_MAX;
 	merge->options.node_connection_limit = options->node_connection_limit > 0 ? options->node_connection_limit : 1;

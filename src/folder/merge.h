@@ -13,6 +13,7 @@ struct merge_options {
 	unsigned object_limit_count;    /* at once; 8 */
 	unsigned node_connection_limit; /* per node; 8 */
 	unsigned pull_try_limit;        /* per chunk, while its node answers; 0: 5 */
+	int64_t retry_after_us;         /* when the end of a merge could not be recorded, it is tried again; 0: 5 s */
 	int64_t node_lost_after_us; /* a node that is out this long is waited for no more: its chunks become lost; 30 s */
 };
 /* Starts the merging thread(s), clears staging of what no merge owns, and resumes every transfer that is in state merging. */
@@ -20,7 +21,7 @@ int merge_start(const struct merge_options *options, struct store *store, struct
 		struct err *err);
 void merge_stop(struct merge **merge); /* a running merge is given up; it starts again next time */
 /* The transfer is in state merging now. Idempotent. Ends with completed (chunk files removed from nodes after the commit), uploading (some chunks
- * pending or lost again), or failed. */
+ * pending or lost again; or all stored as before, when the merge met something that may pass, like a full disk), or failed. */
 void merge_enqueue(struct merge *merge, const char *transfer_id);
 /* Where a batch is or will be: final_dir/batch. */
 void merge_final_path(const struct merge *merge, struct str batch, char *target, size_t target_size);

@@ -1,4 +1,4 @@
-/* Private to merging: what merge.c (queue, threads, the end of a transfer), merge_node.c (which node may be asked, at which address),
+/* Private to merging: what merge.c (queue, threads), merge_end.c (how a merge ends), merge_node.c (which node may be asked, at which address),
  * merge_pull.c (the chunks of one object) and merge_object.c (from bytes to files) share. */
 #ifndef HENG_FOLDER_MERGE_IMPL_H
 #define HENG_FOLDER_MERGE_IMPL_H
@@ -17,12 +17,14 @@
 #define MERGE_STALLS_MAX    3  /* merges of a transfer in a row that nodes do not let get any further */
 #define MERGE_STALLED_MAX   64 /* transfers of which that is remembered */
 #define MERGE_WAIT_US       (200 * MSEC_US)
+#define MERGE_RETRY_US      (5 * SEC_US)
 #define MERGE_HEADER_SIZE   128
 #define MERGE_SYSTEM_FOLDER ".heng"
 
 struct merge_job {
 	char id[ULID_SIZE];
 	bool is_running, is_wanted_again;
+	int64_t due_us; /* not before then */
 	struct merge_job *next;
 };
 
@@ -73,6 +75,7 @@ struct merge_run {
 	uint64_t last_file_id;
 	bool is_listed;
 	bool is_failed, is_retryable;
+	bool is_unrecorded;      /* how it ended could not be written down */
 	struct err failure;      /* the first */
 	uint64_t reopened_count; /* objects or entries that must come again */
 	uint64_t unpulled_count; /* those of them whose node answers, but not with the chunk */
@@ -92,6 +95,14 @@ void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes);
 void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, enum chunk_state state,
 		  const char *why);
 void merge_pause(struct merge *merge, int64_t wait_us); /* until something changes, at most that long */
+
+/* --- merge_end.c --- how a run ends; a failure to record it makes the run is_unrecorded */
+void merge_end_completed(struct merge_run *run);
+void merge_end_reopened(struct merge_run *run); /* back to uploading, as chunks are to be sent again */
+/* Back to uploading with all chunks as they are when the cause may pass, else failed. */
+void merge_end_in_failure(struct merge_run *run, const struct err *cause, bool is_retryable);
+void merge_end_unrecorded(struct merge_run *run, const struct err *err, const char *what);
+bool merge_is_passing(const struct err *err);
 
 /* --- merge_node.c --- */
 enum merge_gate { MERGE_NODE_READY, MERGE_NODE_BUSY, MERGE_NODE_OUT, MERGE_NODE_LOST };

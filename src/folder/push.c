@@ -18,6 +18,7 @@
 #define PUSH_POLL_US         (200 * MSEC_US)
 #define PUSH_STUCK_PASSES    5
 #define PUSH_MERGE_RETURNS   4
+#define PUSH_MERGE_PUT_OFFS  2
 #define PUSH_CHUNK_BYTES_MAX GIB
 /* The scheduler reads a million entries and writes its plan before it answers. */
 #define PUSH_PLANNING_STALL_US (180 * SEC_US)
@@ -369,6 +370,12 @@ static int push_finish(struct push *push, struct err *err)
 	if (push->state == PUSH_FAILED)
 		return err_set(err, ERR_REFUSED, "the transfer failed: %s",
 			       push->reason[0] != '\0' ? push->reason : "no reason was given");
+	if (push->missing_count == 0 && ++push->merge_put_off_count >= PUSH_MERGE_PUT_OFFS) {
+		err_set(err, ERR_INCOMPLETE, "every chunk is stored, but the folder cannot be put together: %s",
+			push->reason[0] != '\0' ? push->reason : "no reason was given");
+		err_hint(err, "when that is mended, the same heng push again sends nothing and puts it together");
+		return -(int)ERR_INCOMPLETE;
+	}
 	push->merge_return_count++;
 	if (push->merge_return_count >= PUSH_MERGE_RETURNS)
 		return err_set(err, ERR_INTEGRITY, "the merge gave chunks back %u times: %s", push->merge_return_count,

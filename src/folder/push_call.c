@@ -165,6 +165,8 @@ int push_take_transfer(struct push *push, const json_t *root, struct err *err)
 	push->chunk_bytes = push_json_u64(root, "chunk_bytes");
 	push->object_count = push_json_u64(root, "objects");
 	push->chunk_count = push_json_u64(root, "chunks");
+	push->missing_count = push_json_u64(root, "pending_chunks") + push_json_u64(root, "lost_chunks") +
+			      push_json_u64(root, "digest_failed_chunks");
 	return push_take_nodes(push, root, err);
 }
 
@@ -246,9 +248,12 @@ int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, s
 		if (!push_ask_may_repeat(err->code))
 			return err->code == ERR_WAITING ? r : err_wrap(err, "%s", ask->what);
 		if (clock_mono_us() - start_us >= push->give_up_us) {
-			err_hint(err,
-				 "is the scheduler at %s running? the same push again continues where this stopped",
-				 push->options->url);
+			/* Where it answered, its own hint is the better one. */
+			if (err->hint[0] == '\0')
+				err_hint(err,
+					 "is the scheduler at %s running? the same push again continues where this "
+					 "stopped",
+					 push->options->url);
 			return err_wrap(err, "%s (tried %u times)", ask->what, try_count);
 		}
 		snprintf(push->waiting_text, sizeof(push->waiting_text), "%s: %s", ask->what, err->text);

@@ -148,13 +148,15 @@ struct push {
 	char reason[512], final_path[4608];
 	uint8_t transfer_key[TICKET_KEY_SIZE];
 	uint64_t chunk_bytes, object_count, chunk_count;
+	uint64_t missing_count;  /* chunks that are not stored, where the answer says so */
 	int64_t clock_offset_us; /* server's wall clock less ours */
 	struct push_node *nodes;
 	size_t node_count;
 
 	/* One pass over the plan. */
-	unsigned pass;               /* 1.. */
-	unsigned merge_return_count; /* how often a merge gave chunks back */
+	unsigned pass;                /* 1.. */
+	unsigned merge_return_count;  /* how often a merge gave chunks back */
+	unsigned merge_put_off_count; /* how often one met something that may pass, with every chunk stored */
 	struct push_shared shared;
 	pthread_t readers[PUSH_READERS];
 	unsigned reader_count;

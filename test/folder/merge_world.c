@@ -526,16 +526,18 @@ void world_wait_note(struct world *world, const char *text)
 	}
 }
 
-void world_wait_job_end(struct world *world)
+void world_wait_empty(int dir_fd, const char *what)
 {
 	int64_t until_us = clock_mono_us() + WAIT_LIMIT_US;
 
-	while (world_dir_count(world->staging_fd) > 0) {
+	while (world_dir_count(dir_fd) > 0) {
 		if (clock_mono_us() > until_us)
-			fail_msg("staging is not cleared");
+			fail_msg("%s is not cleared", what);
 		nap();
 	}
 }
+
+void world_wait_job_end(struct world *world) { world_wait_empty(world->staging_fd, "staging"); }
 
 bool world_chunk(struct world *world, uint64_t file_id, uint64_t chunk_index, struct store_chunk *ret_chunk)
 {

@@ -57,6 +57,7 @@ void world_wait(struct world *world, enum transfer_state state);
 /* ... until its note holds the text (anything when text is ""). */
 void world_wait_note(struct world *world, const char *text);
 void world_wait_job_end(struct world *world); /* until staging is empty */
+void world_wait_empty(int dir_fd, const char *what);
 
 bool world_chunk(struct world *world, uint64_t file_id, uint64_t chunk_index, struct store_chunk *ret_chunk);
 /* The object that the entry with this path lies in. */

@@ -474,7 +474,7 @@ static void test_node_refuses_for_good(void **state)
 	world_wait_job_end(world);
 	assert_int_equal(world_dir_count(world->final_fd), 1);
 	for (unsigned i = 0; i < WORLD_NODE_COUNT; i++)
-		assert_int_equal(world_dir_count(world->nodes[i].dir_fd), 0);
+		world_wait_empty(world->nodes[i].dir_fd, "a node");
 }
 
 /* --- crashes --- */
@@ -607,6 +607,79 @@ static void test_ended_by_others_while_published(void **state)
 	assert_int_equal(faccessat(world->final_fd, "batch", F_OK, 0), -1);
 }
 
+/* --- what the merge needs fails for a while --- */
+
+static atomic_int entries_fault_count, move_fault_count;
+
+static int full_disk(struct err *err) { return err_set(err, ERR_STORE, "reading entries: database or disk is full"); }
+
+static int faulty_entries(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
+			  int (*each)(void *owner, const struct store_entry *entry), void *owner, struct err *err)
+{
+	if (atomic_fetch_sub(&entries_fault_count, 1) > 0)
+		return full_disk(err);
+	return true_ops->entries(store, transfer_id, from_seq, to_seq_inclusive, each, owner, err);
+}
+
+static int faulty_move(struct store *store, struct store_transfer *transfer, enum transfer_state state,
+		       const char *reason, bool is_retryable, int64_t now_wall_us, struct err *err)
+{
+	if (transfer->state == TRANSFER_MERGING && atomic_fetch_sub(&move_fault_count, 1) > 0)
+		return full_disk(err);
+	return true_ops->transfer_move(store, transfer, state, reason, is_retryable, now_wall_us, err);
+}
+
+/* A full disk must not cost what has been acknowledged: nothing is sent again, the merge alone is asked for again. */
+static void test_put_off(void **state)
+{
+	struct world *world = *state;
+	struct store_ops ops = *world->store->ops;
+
+	make_source(world);
+	world_send(world, "batch");
+	true_ops = world->store->ops;
+	ops.entries = faulty_entries;
+	world->store->ops = &ops;
+	atomic_store(&entries_fault_count, 1);
+	world_merge_start(world);
+	world_wait(world, TRANSFER_UPLOADING);
+	assert_true(world->transfer.is_retryable);
+	assert_non_null(strstr(world->transfer.reason, "disk is full"));
+	assert_int_equal(world_count_in_state(world, CHUNK_STORED), world->transfer.chunk_count);
+	assert_int_equal(world_dir_count(world->staging_fd), 0);
+	world_resend(world);
+	merge_enqueue(world->merge, world->transfer.id);
+	world_assert_completed(world);
+	merge_stop(&world->merge);
+	world->store->ops = true_ops;
+}
+
+/* How a merge ended cannot be recorded: it is tried again by itself, as nobody may be there to ask for it. */
+static void test_end_not_recorded(void **state)
+{
+	struct world *world = *state;
+	struct store_ops ops = *world->store->ops;
+
+	make_source(world);
+	world_send(world, "batch");
+	true_ops = world->store->ops;
+	ops.entries = faulty_entries;
+	ops.transfer_move = faulty_move;
+	world->store->ops = &ops;
+	world->options.retry_after_us = MSEC_US;
+	/* First the failure of a merge, then its success. */
+	atomic_store(&entries_fault_count, 1);
+	atomic_store(&move_fault_count, 2);
+	world_merge_start(world);
+	world_wait(world, TRANSFER_COMPLETED);
+	for (unsigned i = 0; i < WORLD_NODE_COUNT; i++)
+		world_wait_empty(world->nodes[i].dir_fd, "a node");
+	merge_stop(&world->merge);
+	world_assert_completed(world);
+	assert_true(atomic_load(&move_fault_count) < 0);
+	world->store->ops = true_ops;
+}
+
 static void test_two_file_systems(void **state)
 {
 	struct world *world = *state;
@@ -646,6 +719,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_foreign_folder, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stop_and_resume, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ended_by_others_while_published, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_put_off, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_end_not_recorded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_two_file_systems, setup, teardown),
 	};
 
