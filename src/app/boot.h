@@ -37,7 +37,7 @@ void boot_fini(struct boot *boot); /* children must have been stopped */
 int boot_start(struct boot *boot, struct boot_child *child, struct err *err);
 /* Waits at most timeout_us for a signal, a child's word or a start that is due, and does what follows. */
 int boot_step(struct boot *boot, int64_t timeout_us, struct err *err);
-/* SIGTERM to all, SIGKILL to those that are still there after grace_us. */
+/* SIGTERM to all, SIGKILL to those that are still there after grace_us; returns at most a second later. */
 void boot_stop(struct boot *boot, int64_t grace_us);
 /* How a child's last end is told: "was killed by signal 9", "exited with 2"; and the last line of its log. */
 void boot_describe_end(const struct boot_child *child, char *target, size_t target_size);

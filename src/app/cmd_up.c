@@ -19,9 +19,11 @@
 #include "sys/fs.h"
 #include "sys/loop.h"
 
-#define UP_NODES_MAX    64
-#define UP_READY_US     (30 * SEC_US)
-#define UP_STOP_US      (4 * SEC_US)
+#define UP_NODES_MAX 64
+#define UP_READY_US  (30 * SEC_US)
+/* Together with one question to a scheduler that hangs and a second for SIGKILL this stays below the 5 s promised for SIGTERM. */
+#define UP_STOP_US      (3 * SEC_US)
+#define UP_ASK_US       (500 * MSEC_US)
 #define UP_STARTS_MAX   8 /* of one child before everything is ready */
 #define UP_KEY_FILE_MAX (64 * KIB)
 /* Longer than the three probes by which the scheduler notices, so that the node is out of the pool and its work has moved on first. */
@@ -275,7 +277,7 @@ static int up_count_nodes(const struct up *up, struct fetch *fetch, struct err *
 	struct fetch_call call = FETCH_CALL_INIT;
 	call.url = url;
 	call.headers[0] = header;
-	call.timeout_us = 2 * SEC_US;
+	call.timeout_us = UP_ASK_US;
 	int count = fetch_do(fetch, &call, err);
 	if (count == 0) {
 		json_error_t fault;

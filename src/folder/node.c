@@ -21,7 +21,7 @@
 #define ANSWER_MAX        (16 * KIB)
 #define CHECK_INTERVAL_US (3 * SEC_US)
 #define CHECK_PATIENCE_US (5 * SEC_US)
-#define STOP_GRACE_US     (3 * SEC_US)
+#define STOP_GRACE_US     (2 * SEC_US) /* heng up gives 3 s for everything */
 #define FILE_MODE         0600
 
 #define FIELD(member) offsetof(struct node_conf, member)

@@ -10,7 +10,7 @@
 #include "sys/fs.h"
 
 #define WORK_QUEUE_MAX  4096u
-#define STOP_GRACE_US   (3 * SEC_US)
+#define STOP_GRACE_US   (2 * SEC_US) /* heng up gives 3 s for everything */
 #define CONNECTIONS_MAX 4096u
 
 /* --- configuration --- */
