@@ -121,16 +121,22 @@ static void assert_space_returned(struct disk *disk)
 	assert_int_equal(reserved_bytes, 0);
 }
 
-/* In place of libc's: remembers which folders were synced. */
+/* In place of libc's: remembers which folders were synced, and can be told to fail for folders. */
 static ino_t synced_folders[1024];
 static atomic_size_t synced_count;
+static atomic_bool is_sync_broken;
 
 int fsync(int fd)
 {
 	struct stat facts;
 
-	if (fstat(fd, &facts) == 0 && S_ISDIR(facts.st_mode))
+	if (fstat(fd, &facts) == 0 && S_ISDIR(facts.st_mode)) {
+		if (is_sync_broken) {
+			errno = EIO;
+			return -1;
+		}
 		synced_folders[atomic_fetch_add(&synced_count, 1) % COUNT_OF(synced_folders)] = facts.st_ino;
+	}
 	return (int)syscall(SYS_fsync, fd);
 }
 
@@ -508,6 +514,31 @@ static void t_known_is_durable(void **state)
 	assert_int_equal(synced_count, 0);
 }
 
+/* A name that cannot be made durable is not acknowledged, whether the chunk is new or known. */
+static void t_sync_fails(void **state)
+{
+	struct world *world = *state;
+	struct chunk_text text;
+	struct err err = ERR_INIT;
+
+	fill(&text, 1, 0, hello, HELLO_SIZE, "r1");
+	is_sync_broken = true;
+	const int new_result = put(world->disk, &text.chunk, hello, HELLO_SIZE, &err);
+	is_sync_broken = false;
+	assert_int_equal(new_result, -ERR_DISK);
+	assert_false(disk_has(world->disk, T, 1, 0));
+	assert_int_equal(disk_check(world->disk, &err), 0);
+	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
+	disk_close(&world->disk);
+	world->disk = open_disk(world->path, 0);
+	is_sync_broken = true;
+	const int known_result = put(world->disk, &text.chunk, hello, HELLO_SIZE, &err);
+	is_sync_broken = false;
+	assert_int_equal(known_result, -ERR_DISK);
+	assert_int_equal(disk_check(world->disk, &err), 0);
+	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), DISK_HAVE);
+}
+
 static void t_remove(void **state)
 {
 	struct world *world = *state;
@@ -706,6 +737,7 @@ int main(void)
 		DISK_TEST(t_breaker),      DISK_TEST(t_rot_unknown),
 		DISK_TEST(t_transfers),    DISK_TEST(t_known_is_durable),
 		DISK_TEST(t_remove_race),  DISK_TEST(t_no_descriptors),
+		DISK_TEST(t_sync_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
