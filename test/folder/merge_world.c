@@ -105,14 +105,15 @@ static void on_place(struct http_call *call, void *app)
 		return;
 	name_of(call, name);
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", node->dir_fd);
-	if (node->place == WORLD_PLACE_NONE || fstatat(node->dir_fd, name, &st, 0) < 0 ||
+	const int place = atomic_load(&node->place);
+	if (place == WORLD_PLACE_NONE || fstatat(node->dir_fd, name, &st, 0) < 0 ||
 	    readlink(self, folder, sizeof(folder) - 1) < 0) {
 		reply_gone(call);
 		return;
 	}
 	int size = snprintf(text, sizeof(text), "{\"path\":\"%s/%s\",\"device\":%ju,\"inode\":%ju,\"size\":%jd}",
 			    folder, name, (uintmax_t)st.st_dev,
-			    (uintmax_t)st.st_ino + (node->place == WORLD_PLACE_OTHER_FILE), (intmax_t)st.st_size);
+			    (uintmax_t)st.st_ino + (place == WORLD_PLACE_OTHER_FILE), (intmax_t)st.st_size);
 	http_reply(call, 200, "application/json", (struct str){ text, (size_t)size });
 }
 

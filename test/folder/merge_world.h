@@ -11,6 +11,8 @@
 #define WORLD_CHUNK_BYTES 65536
 #define WORLD_KEY         "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
+enum world_place { WORLD_PLACE_NONE, WORLD_PLACE_TRUE, WORLD_PLACE_OTHER_FILE };
+
 /* Serves chunk files from a folder, as docs/api.md says, with the faults that a test asks for. */
 struct world_node {
 	char id[STORE_NODE_ID_SIZE];
@@ -21,7 +23,7 @@ struct world_node {
 	atomic_int cut_count;  /* so many answers break off in the middle */
 	atomic_int busy_count; /* so many removals of a chunk are answered with busy */
 	/* What the node says when asked where a chunk lies. */
-	enum { WORLD_PLACE_NONE, WORLD_PLACE_TRUE, WORLD_PLACE_OTHER_FILE } place;
+	atomic_int place; /* enum world_place */
 };
 
 struct world {

@@ -135,7 +135,8 @@ static void test_local(void **state)
 {
 	struct world *world = *state;
 
-	world->nodes[0].place = world->nodes[1].place = WORLD_PLACE_TRUE;
+	atomic_store(&world->nodes[0].place, WORLD_PLACE_TRUE);
+	atomic_store(&world->nodes[1].place, WORLD_PLACE_TRUE);
 	merge_everything(world);
 	assert_int_equal(atomic_load(&world->nodes[0].get_count) + atomic_load(&world->nodes[1].get_count), 0);
 }
@@ -145,8 +146,8 @@ static void test_local_but_another_file(void **state)
 {
 	struct world *world = *state;
 
-	world->nodes[0].place = WORLD_PLACE_OTHER_FILE;
-	world->nodes[1].place = WORLD_PLACE_TRUE;
+	atomic_store(&world->nodes[0].place, WORLD_PLACE_OTHER_FILE);
+	atomic_store(&world->nodes[1].place, WORLD_PLACE_TRUE);
 	merge_everything(world);
 	assert_true(atomic_load(&world->nodes[0].get_count) > 0);
 	assert_int_equal(atomic_load(&world->nodes[1].get_count), 0);
@@ -243,7 +244,8 @@ static void test_local_wrong_chunk(void **state)
 	struct world *world = *state;
 	struct store_chunk chunk;
 
-	world->nodes[0].place = world->nodes[1].place = WORLD_PLACE_TRUE;
+	atomic_store(&world->nodes[0].place, WORLD_PLACE_TRUE);
+	atomic_store(&world->nodes[1].place, WORLD_PLACE_TRUE);
 	world_file(world, "three", 3 * WORLD_CHUNK_BYTES, 3, 0644, T0);
 	world_send(world, "batch");
 	assert_true(world_chunk(world, world_file_id(world, "three"), 1, &chunk));
