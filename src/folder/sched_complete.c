@@ -297,20 +297,11 @@ static int try_complete(struct sched_call *c, struct store_transfer *transfer)
 static int run_complete(struct sched_call *c)
 {
 	struct store_transfer transfer;
-	struct json json;
 	int result = -ERR_VERSION_CONFLICT;
 
 	for (int i = 0; i < MOVE_TRIES_MAX && result == -ERR_VERSION_CONFLICT; i++)
 		result = try_complete(c, &transfer);
-	if (result < 0)
-		return result;
-	json_init(&json, &c->answer);
-	json_open(&json, NULL);
-	sched_json_transfer(&json, c, &transfer);
-	result = sched_json_details(&json, c, &transfer);
-	sched_json_nodes(&json, c->sched);
-	json_close(&json);
-	return result;
+	return result < 0 ? result : sched_answer_transfer(c, &transfer);
 }
 
 void sched_begin_complete(struct http_call *call, void *app)

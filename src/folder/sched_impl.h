@@ -106,8 +106,8 @@ int sched_find_to_write(struct sched_call *c, struct store_transfer *ret_transfe
 /* The transfer object of docs/api.md, without the closing brace: the caller adds to it. */
 void sched_json_transfer(struct json *json, struct sched_call *c, const struct store_transfer *transfer);
 void sched_json_nodes(struct json *json, struct sched *sched);
-/* The state's counts and times that GET adds. */
-int sched_json_details(struct json *json, struct sched_call *c, const struct store_transfer *transfer);
+/* The whole answer of GET: the object, the state's counts and times, the nodes. */
+int sched_answer_transfer(struct sched_call *c, const struct store_transfer *transfer);
 /* A decimal query argument; fallback when it is absent. */
 int sched_query_u64(struct sched_call *c, const char *name, uint64_t fallback, uint64_t *ret_value);
 

@@ -112,7 +112,7 @@ void sched_json_transfer(struct json *json, struct sched_call *c, const struct s
 	json_i64(json, "server_time_us", clock_wall_us());
 }
 
-int sched_json_details(struct json *json, struct sched_call *c, const struct store_transfer *transfer)
+static int json_details(struct json *json, struct sched_call *c, const struct store_transfer *transfer)
 {
 	uint64_t counts[CHUNK_MERGED + 1] = { 0 };
 	struct store *store = c->sched->store;
@@ -136,21 +136,25 @@ int sched_json_details(struct json *json, struct sched_call *c, const struct sto
 
 /* --- GET one, its nodes, and many --- */
 
-static int run_get(struct sched_call *c)
+int sched_answer_transfer(struct sched_call *c, const struct store_transfer *transfer)
 {
-	struct store_transfer transfer;
 	struct json json;
-	int result = sched_find(c, &transfer);
 
-	if (result < 0)
-		return result;
 	json_init(&json, &c->answer);
 	json_open(&json, NULL);
-	sched_json_transfer(&json, c, &transfer);
-	result = sched_json_details(&json, c, &transfer);
+	sched_json_transfer(&json, c, transfer);
+	int result = json_details(&json, c, transfer);
 	sched_json_nodes(&json, c->sched);
 	json_close(&json);
 	return result;
+}
+
+static int run_get(struct sched_call *c)
+{
+	struct store_transfer transfer;
+	int result = sched_find(c, &transfer);
+
+	return result < 0 ? result : sched_answer_transfer(c, &transfer);
 }
 
 void sched_begin_get(struct http_call *call, void *app)
