@@ -35,6 +35,7 @@ struct courier {
 	pthread_t thread;
 	bool is_thread_started;
 	_Atomic bool is_stopping;
+	_Atomic int64_t end_mono_us; /* the thread ends then; 0: not known yet */
 	_Atomic int64_t probed_mono_us;
 
 	pthread_mutex_t lock; /* protects the queue */
@@ -338,31 +339,50 @@ static int register_first(struct courier *courier, struct err *err)
 
 /* --- the thread --- */
 
+/* Answers what waits and all that is still to come. By the thread, or when there is none. */
+static void close_queue(struct courier *courier)
+{
+	struct err err = ERR_INIT;
+	size_t count;
+
+	say_closed(&err);
+	pthread_mutex_lock(&courier->lock);
+	courier->is_closed = true;
+	pthread_mutex_unlock(&courier->lock);
+	deliver_all(courier->batch, &err);
+	courier->batch = NULL;
+	deliver_all(take(courier, SIZE_MAX, &count), &err);
+}
+
 static void *courier_run(void *owner)
 {
 	struct courier *courier = owner;
-	int64_t stop_at_us = 0;
 
 	(void)pthread_setname_np(pthread_self(), "courier");
 	for (;;) {
 		const int64_t now_us = clock_mono_us();
+		const int64_t end_us = atomic_load(&courier->end_mono_us);
 		const bool is_stopping = atomic_load(&courier->is_stopping);
+		int64_t step_us = min_i64(IDLE_STEP_US, courier->interval_us);
 
-		if (is_stopping && stop_at_us == 0)
-			stop_at_us = now_us + STOP_GRACE_US;
 		if (!courier->is_posting && !is_stopping)
 			post_batch(courier);
-		if (!is_stopping && should_register(courier, now_us)) {
+		if (end_us == 0 && should_register(courier, now_us)) {
 			fill_register_call(courier);
 			courier->register_call.done = register_done;
 			courier->is_registering = true;
 			fetch_start(courier->fetch, &courier->register_call);
 		}
-		if (is_stopping && (!courier->is_posting || now_us >= stop_at_us))
-			return NULL;
-		/* A wake ends the wait at once; the limit is for the clock of registrations. */
-		fetch_step(courier->fetch, is_stopping ? SEC_US / 10 : min_i64(IDLE_STEP_US, courier->interval_us));
+		if ((end_us != 0 && now_us >= end_us) || (is_stopping && !courier->is_posting))
+			break;
+		/* A wake ends the wait at once; the limit is for the clock of registrations, and for the end. */
+		if (end_us != 0)
+			step_us = min_i64(step_us, end_us - now_us);
+		fetch_step(courier->fetch, step_us);
 	}
+	fetch_cancel(courier->fetch, &courier->post_call);
+	close_queue(courier);
+	return NULL;
 }
 
 static int fill(struct courier *courier, const struct courier_options *options, struct err *err)
@@ -403,21 +423,6 @@ int courier_new(const struct courier_options *options, struct courier **ret_cour
 	return 0;
 }
 
-/* Answers what waits and all that is still to come. No thread may be running. */
-static void close_queue(struct courier *courier)
-{
-	struct err err = ERR_INIT;
-	size_t count;
-
-	say_closed(&err);
-	pthread_mutex_lock(&courier->lock);
-	courier->is_closed = true;
-	pthread_mutex_unlock(&courier->lock);
-	deliver_all(courier->batch, &err);
-	courier->batch = NULL;
-	deliver_all(take(courier, SIZE_MAX, &count), &err);
-}
-
 int courier_start(struct courier *courier, struct err *err)
 {
 	struct err local = ERR_INIT;
@@ -436,6 +441,18 @@ int courier_start(struct courier *courier, struct err *err)
 	return r;
 }
 
+void courier_end(struct courier *courier, int64_t grace_us)
+{
+	int64_t none = 0;
+
+	/* The first word counts. */
+	(void)atomic_compare_exchange_strong(&courier->end_mono_us, &none, clock_mono_us() + grace_us);
+	if (courier->is_thread_started)
+		fetch_wake(courier->fetch);
+	else
+		close_queue(courier);
+}
+
 void courier_stop(struct courier **courier)
 {
 	struct courier *c = *courier;
@@ -444,7 +461,7 @@ void courier_stop(struct courier **courier)
 		return;
 	atomic_store(&c->is_stopping, true);
 	if (c->is_thread_started) {
-		fetch_wake(c->fetch);
+		courier_end(c, STOP_GRACE_US);
 		pthread_join(c->thread, NULL);
 	}
 	if (c->fetch)

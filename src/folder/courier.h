@@ -34,6 +34,9 @@ int courier_new(const struct courier_options *options, struct courier **ret_cour
  * what waits, and all that comes after, with ERR_SCHEDULER_DOWN. A scheduler that cannot be reached is tried again from the thread, as is one
  * that did not probe the node for 10 s. */
 int courier_start(struct courier *courier, struct err *err);
+/* Receipts are carried for grace_us more; what is not answered by then, and all that comes later, is answered with ERR_SCHEDULER_DOWN. For a
+ * server that cannot end before its calls have their answers, however long the scheduler takes. */
+void courier_end(struct courier *courier, int64_t grace_us);
 /* What is under way may finish for a moment; what waits is answered with ERR_SCHEDULER_DOWN. Started or not; frees. */
 void courier_stop(struct courier **courier);
 void courier_send(struct courier *courier, struct courier_parcel *parcel); /* any thread */

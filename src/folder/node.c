@@ -563,6 +563,8 @@ void node_stop(struct node **node)
 
 	if (!n)
 		return;
+	if (n->courier)
+		courier_end(n->courier, STOP_GRACE_US);
 	/* From the top down: calls under way still need the courier and the pool, and the pool's jobs the disk. */
 	if (n->server)
 		http_server_stop(n->server, STOP_GRACE_US);

@@ -2,17 +2,21 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "folder/courier.h"
 #include "http/server.h"
 #include "sys/sock.h"
 
-#define MANY 20000
+#define MANY     20000
+#define URL_SIZE (SOCK_TEXT_SIZE + 8)
 
 static void refuse_begin(struct http_call *call, void *app)
 {
@@ -22,6 +26,44 @@ static void refuse_begin(struct http_call *call, void *app)
 	err_set(&err, ERR_NODE_CONFLICT, "scripted refusal");
 	http_reply_err(call, &err);
 }
+
+/* Takes receipts and never answers, until it is let go. */
+struct holder {
+	pthread_mutex_t lock; /* protects the rest */
+	pthread_cond_t changed;
+	bool is_held, is_asked;
+	struct work *work;
+};
+
+static int hold_run(struct http_task *task)
+{
+	struct holder *holder = task->app;
+
+	pthread_mutex_lock(&holder->lock);
+	holder->is_asked = true;
+	pthread_cond_broadcast(&holder->changed);
+	while (holder->is_held)
+		pthread_cond_wait(&holder->changed, &holder->lock);
+	pthread_mutex_unlock(&holder->lock);
+	return 0;
+}
+
+static void hold_begin(struct http_call *call, void *app)
+{
+	http_run_task(call, ((struct holder *)app)->work, MIB, MIB, hold_run);
+}
+
+static void accept_begin(struct http_call *call, void *app)
+{
+	(void)app;
+	http_reply(call, 200, "application/json", STR("{}"));
+}
+
+static const struct http_route holding_routes[] = {
+	{ "POST", "/internal/v1/nodes/register", accept_begin },
+	{ "POST", "/internal/v1/receipts", hold_begin },
+	{ NULL, NULL, NULL },
+};
 
 static const struct http_route refusing_routes[] = {
 	{ "POST", "/internal/v1/nodes/register", refuse_begin },
@@ -46,26 +88,34 @@ static void count_told(struct courier_parcel *parcel, struct loop *home)
 	atomic_fetch_add((atomic_uint *)parcel->owner, 1);
 }
 
+static struct http_server *serve(const struct http_route *routes, void *app, char url[URL_SIZE])
+{
+	struct http_options options = http_options_default;
+	struct http_server *server = NULL;
+	struct sock_addr addr;
+	char text[SOCK_TEXT_SIZE];
+	struct err err = ERR_INIT;
+
+	options.thread_count = 1;
+	assert_int_equal(sock_addr_parse("127.0.0.1:0", &addr, &err), 0);
+	assert_int_equal(http_server_new(&options, &addr, routes, app, &server, &err), 0);
+	assert_int_equal(http_server_start(server, &err), 0);
+	snprintf(url, URL_SIZE, "http://%s", sock_addr_text(http_server_addr(server), text));
+	return server;
+}
+
 /* A node that is refused stops; calls that wait for the scheduler's word on their chunks must hear something before, or the server that owes them
  * an answer would never end. */
 static void t_refused_at_start(void **state)
 {
 	(void)state;
-	struct http_options options = http_options_default;
-	struct http_server *server = NULL;
-	struct sock_addr addr;
-	char text[SOCK_TEXT_SIZE], url[SOCK_TEXT_SIZE + 8];
+	char url[URL_SIZE];
+	struct http_server *server = serve(refusing_routes, NULL, url);
+	struct courier *courier = courier_to(url);
 	atomic_uint told_count = 0;
 	struct courier_parcel before = { .done = count_told, .owner = &told_count }, after = before;
 	struct err err = ERR_INIT;
 
-	options.thread_count = 1;
-	assert_int_equal(sock_addr_parse("127.0.0.1:0", &addr, &err), 0);
-	assert_int_equal(http_server_new(&options, &addr, refusing_routes, NULL, &server, &err), 0);
-	assert_int_equal(http_server_start(server, &err), 0);
-	snprintf(url, sizeof(url), "http://%s", sock_addr_text(http_server_addr(server), text));
-
-	struct courier *courier = courier_to(url);
 	courier_send(courier, &before);
 	assert_int_equal(told_count, 0);
 	assert_int_equal(courier_start(courier, &err), -ERR_NODE_CONFLICT);
@@ -78,6 +128,65 @@ static void t_refused_at_start(void **state)
 	assert_int_equal(told_count, 2);
 	http_server_stop(server, 0);
 	http_server_free(&server);
+}
+
+static void tell(struct courier_parcel *parcel, struct loop *home)
+{
+	struct holder *holder = parcel->owner;
+
+	(void)home;
+	pthread_mutex_lock(&holder->lock);
+	parcel->owner = NULL;
+	pthread_cond_broadcast(&holder->changed);
+	pthread_mutex_unlock(&holder->lock);
+}
+
+/* A scheduler that takes receipts and says nothing: the end comes in time all the same. */
+static void t_end(void **state)
+{
+	(void)state;
+	struct holder holder = { .is_held = true };
+	struct courier_parcel under_way = { .done = tell, .owner = &holder }, late = under_way, waiting = under_way;
+	char url[URL_SIZE];
+	struct err err = ERR_INIT;
+
+	pthread_mutex_init(&holder.lock, NULL);
+	pthread_cond_init(&holder.changed, NULL);
+	assert_int_equal(work_new("holder", 1, 10, &holder.work, &err), 0);
+	struct http_server *server = serve(holding_routes, &holder, url);
+	struct courier *courier = courier_to(url);
+	assert_int_equal(courier_start(courier, &err), 0);
+	courier_send(courier, &under_way);
+	pthread_mutex_lock(&holder.lock);
+	while (!holder.is_asked)
+		pthread_cond_wait(&holder.changed, &holder.lock);
+	pthread_mutex_unlock(&holder.lock);
+	courier_send(courier, &waiting);
+
+	const int64_t began_us = clock_mono_us();
+	courier_end(courier, 100 * MSEC_US);
+	pthread_mutex_lock(&holder.lock);
+	while (under_way.owner || waiting.owner)
+		pthread_cond_wait(&holder.changed, &holder.lock);
+	pthread_mutex_unlock(&holder.lock);
+	const int64_t took_us = clock_mono_us() - began_us;
+	assert_in_range(took_us, 100 * MSEC_US, 5 * SEC_US);
+	assert_int_equal(under_way.err.code, ERR_SCHEDULER_DOWN);
+	assert_int_equal(waiting.err.code, ERR_SCHEDULER_DOWN);
+	courier_send(courier, &late);
+	assert_null(late.owner);
+	assert_int_equal(late.err.code, ERR_SCHEDULER_DOWN);
+	courier_stop(&courier);
+
+	pthread_mutex_lock(&holder.lock);
+	holder.is_held = false;
+	pthread_cond_broadcast(&holder.changed);
+	pthread_mutex_unlock(&holder.lock);
+	http_server_stop(server, 0);
+	work_free(&holder.work);
+	http_server_free(&server);
+	pthread_cond_destroy(&holder.changed);
+	pthread_mutex_destroy(&holder.lock);
 }
 
 /* Nobody waits for the word of a failed attempt, so nothing slows down whoever makes them: with the scheduler away they must not fill the memory. */
@@ -96,6 +205,9 @@ static void t_many_attempts(void **state)
 	assert_in_range(told_count, MANY / 2, MANY - 1000);
 	assert_int_equal(parcels[0].err.code, ERR_NONE);
 	assert_int_equal(parcels[MANY - 1].err.code, ERR_BUSY);
+	/* One that never started has nobody to wait for. */
+	courier_end(courier, 3600 * SEC_US);
+	assert_int_equal(told_count, MANY);
 	courier_stop(&courier);
 	assert_int_equal(told_count, MANY);
 	free(parcels);
@@ -106,6 +218,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t_refused_at_start),
 		cmocka_unit_test(t_many_attempts),
+		cmocka_unit_test(t_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
