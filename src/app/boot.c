@@ -205,10 +205,14 @@ static void boot_died(struct boot *boot, struct boot_child *child, int wait_stat
 	int64_t delay_us = boot_restart_delay_us(boot->is_settled ? child->restart_after_us : 0,
 						 child->quick_death_count);
 	child->due_us = delay_us == BOOT_NEVER ? 0 : now_us + delay_us;
-	if (WIFSIGNALED(wait_status))
+	if (WIFSIGNALED(wait_status)) {
 		log_say(LOG_WARN, "%s was killed by signal %d", child->name, WTERMSIG(wait_status));
-	else
-		log_say(LOG_WARN, "%s exited with %d; see %s", child->name, WEXITSTATUS(wait_status), child->log_path);
+		return;
+	}
+	/* Why it gave up is in its log; whoever waits for it to start should not have to look there. */
+	char text[400];
+	boot_describe_end(child, text, sizeof(text));
+	log_say(LOG_WARN, "%s", text);
 }
 
 static void boot_reap(struct boot *boot)

@@ -85,6 +85,13 @@ static int up_take_dir(struct up *up, const char *dir, struct err *err)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			return err_set(err, ERR_USAGE, "the path of --data has a control character in it");
 	}
+	/* YAML is UTF-8, and knows control characters beyond ASCII: U+0085 would be read as a line end. */
+	if (!utf8_is_valid(str_from(up->dir)))
+		return err_set(err, ERR_USAGE, "the path of --data is not UTF-8");
+	for (const char *c = up->dir; *c != '\0'; c++) {
+		if ((unsigned char)*c == 0xc2 && (unsigned char)c[1] < 0xa0)
+			return err_set(err, ERR_USAGE, "the path of --data has a control character in it");
+	}
 	return 0;
 }
 
@@ -107,6 +114,20 @@ static int up_key(struct up *up, const char *name, const char *prefix, struct bu
 	return fs_replace_file(path, buf_str(ret_text), 0600, err);
 }
 
+/* A node of an earlier start with more of them may have the only copy of a chunk. */
+static void up_warn_left_out(const struct up *up)
+{
+	char name[32], path[PATH_MAX + 32];
+	for (uint64_t i = up->node_count + 1; i <= UP_NODES_MAX; i++) {
+		snprintf(name, sizeof(name), "n%llu", (unsigned long long)i);
+		if (up_path(up, name, path, NULL) == 0 && access(path, F_OK) == 0)
+			log_say(LOG_WARN,
+				"node %s of an earlier start is left out: what open transfers have there is sent again "
+				"(--nodes %llu takes it in)",
+				name, (unsigned long long)i);
+	}
+}
+
 static int up_make_folder(struct up *up, struct err *err)
 {
 	char name[32], path[PATH_MAX + 32];
@@ -127,6 +148,7 @@ static int up_make_folder(struct up *up, struct err *err)
 	}
 	if (r < 0)
 		return r;
+	up_warn_left_out(up);
 	struct buf text = BUF_INIT(UP_KEY_FILE_MAX);
 	r = up_key(up, "cluster.key", "1 ", &text, err);
 	buf_clear(&text);
