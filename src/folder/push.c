@@ -97,7 +97,8 @@ static int push_scan(struct push *push, struct push_result *result, struct err *
 	push->digests_fd = push_temp_file(err);
 	if (push->digests_fd < 0)
 		return -(int)err->code;
-	struct walk_options options = { .links = push->options->links };
+	struct walk_options options = { .links = push->options->links,
+					.is_interrupted = push->options->is_interrupted };
 	int r = walk_folder(push->root_fd, &options, push->manifest_fd, push_walk_problem, push, &push->walk, err);
 	result->skipped_count = push->walk.skipped_count;
 	if (r < 0)

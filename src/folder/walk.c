@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ struct walk {
 	size_t frame_count, frame_capacity;
 };
 
-int walk_open(int root_fd, const char *path, int flags, enum walk_links links)
+static int walk_open_step(int root_fd, const char *path, int flags, enum walk_links links)
 {
 	struct open_how how = { .flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
 				.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS };
@@ -60,6 +61,22 @@ int walk_open(int root_fd, const char *path, int flags, enum walk_links links)
 			return -errno;
 	}
 	return -EAGAIN;
+}
+
+int walk_open(int root_fd, const char *path, int flags, enum walk_links links)
+{
+	/* The kernel takes paths of up to 4,095 bytes, a manifest has them of up to 4,096. */
+	size_t size = strlen(path);
+	if (size < PATH_MAX)
+		return walk_open_step(root_fd, path, flags, links);
+	const char *slash = memrchr(path, '/', PATH_MAX - 1);
+	if (slash == NULL)
+		return -ENAMETOOLONG;
+	char parent[PATH_MAX];
+	memcpy(parent, path, (size_t)(slash - path));
+	parent[slash - path] = '\0';
+	AUTO(fs_close) int fd = walk_open_step(root_fd, parent, O_PATH | O_DIRECTORY, links);
+	return fd < 0 ? fd : walk_open_step(fd, slash + 1, flags, links);
 }
 
 PRINTF(3, 4) static void walk_complain(struct walk *walk, bool is_special, const char *fmt, ...)
@@ -364,6 +381,9 @@ static int walk_run(struct walk *walk, struct err *err)
 	}
 	walk_push(walk, fd, &st);
 	while (walk->frame_count > 0) {
+		if (walk->options->is_interrupted != NULL && *walk->options->is_interrupted)
+			return err_set(err, ERR_WAITING, "interrupted after %llu entries",
+				       (unsigned long long)walk->result.entry_count);
 		r = walk_step(walk, err);
 		if (r < 0)
 			return r;

@@ -19,6 +19,7 @@
 
 #include "base/hash.h"
 #include "folder/push_impl.h"
+#include "sys/fs.h"
 #include "wire/manifest.h"
 
 struct world {
@@ -178,6 +179,58 @@ static void test_deep_folders_need_few_descriptors(void **state)
 	assert_int_equal(result.entry_count, 1001);
 	assert_int_equal(result.file_count, 500);
 	check_manifest(world, &result, NULL);
+}
+
+/* The longest path a manifest has is longer than what the kernel takes in one call. */
+static void test_the_longest_path(void **state)
+{
+	struct world *world = *state;
+	struct walk_result result;
+	struct err err = ERR_INIT;
+	char name[241], path[MANIFEST_PATH_MAX + 1] = "";
+	size_t size = 0;
+	int dir_fd = dup(world->root_fd);
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	for (; size + 2 * sizeof(name) <= MANIFEST_PATH_MAX + 1; size += sizeof(name)) {
+		assert_int_equal(mkdirat(dir_fd, name, 0700), 0);
+		int next_fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY);
+		assert_true(next_fd >= 0);
+		close(dir_fd);
+		dir_fd = next_fd;
+		memcpy(path + size, name, sizeof(name));
+		path[size + sizeof(name) - 1] = '/';
+	}
+	name[MANIFEST_PATH_MAX - size] = '\0';
+	memcpy(path + size, name, MANIFEST_PATH_MAX - size + 1);
+	assert_int_equal(strlen(path), MANIFEST_PATH_MAX);
+	int fd = openat(dir_fd, name, O_WRONLY | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	close(dir_fd);
+
+	assert_int_equal(walk(world, WALK_LINKS_REFUSE, &result, &err), 0);
+	assert_int_equal(result.file_count, 1);
+	check_manifest(world, &result, NULL);
+	fd = walk_open(world->root_fd, path, O_RDONLY, WALK_LINKS_REFUSE);
+	assert_true(fd >= 0);
+	close(fd);
+	path[0] = 'x';
+	assert_int_equal(walk_open(world->root_fd, path, O_RDONLY, WALK_LINKS_REFUSE), -ENOENT);
+	memset(name, 'n', sizeof(name) - 1);
+	assert_int_equal(fs_remove_tree(world->root_fd, name, &err), 0); /* nftw could not */
+}
+
+static void test_an_interrupt_ends_the_walk(void **state)
+{
+	struct world *world = *state;
+	static const volatile bool is_interrupted = true;
+	struct walk_options options = { .is_interrupted = &is_interrupted };
+	struct walk_result result;
+	struct err err = ERR_INIT;
+	put(world, "a", "b");
+	assert_int_equal(walk_folder(world->root_fd, &options, world->manifest_fd, on_problem, world, &result, &err),
+			 -ERR_WAITING);
 }
 
 static void test_every_problem_is_named(void **state)
@@ -346,6 +399,8 @@ int main(void)
 		ROW(test_empty_folder),
 		ROW(test_names_are_bytes_in_byte_order),
 		ROW(test_deep_folders_need_few_descriptors),
+		ROW(test_the_longest_path),
+		ROW(test_an_interrupt_ends_the_walk),
 		ROW(test_every_problem_is_named),
 		ROW(test_problems_are_reported_up_to_a_limit),
 		ROW(test_links_are_kept),
