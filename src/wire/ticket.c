@@ -250,6 +250,15 @@ static int check_times(const struct ticket *ticket, const struct token *token, i
 		err_hint(err, "sign again, by the server_time_us of this answer");
 		return -ERR_CLOCK_SKEW;
 	}
+	/* Else a client could fill the memory of nonces for as long as its ticket lives. */
+	if (token->expires_wall_us > now_wall_us + skew_us + TICKET_SIGNATURE_LIFE_MAX_US) {
+		err_set(err, ERR_CLOCK_SKEW,
+			"the request's signature ends %" PRId64 " s from now by this server's clock",
+			(token->expires_wall_us - now_wall_us) / SEC_US);
+		err_hint(err, "sign for at most %" PRId64 " s ahead, by the server_time_us of this answer",
+			 TICKET_SIGNATURE_LIFE_MAX_US / SEC_US);
+		return -ERR_CLOCK_SKEW;
+	}
 	return 0;
 }
 

@@ -14,6 +14,8 @@
 #define TICKET_TOKEN_SIZE 768
 #define TICKET_USER_SIZE  65
 #define TICKET_NONCE_SIZE 33 /* 32 hex digits and a NUL */
+/* A signature may not live longer than this from now: so long must its nonce be remembered. */
+#define TICKET_SIGNATURE_LIFE_MAX_US (900 * SEC_US)
 
 /* The cluster keys, newest first: the first signs, all verify (rotation). */
 struct ticket_keys {

@@ -232,6 +232,9 @@ static void t_times(void **state UNUSED)
 		{ -31, -31, -ERR_TICKET_EXPIRED },
 		{ -31, 1000000000, -ERR_TICKET_EXPIRED },
 		{ 600, -1700000000, -ERR_CLOCK_SKEW },
+		{ 6000, 930, 0 },
+		{ 6000, 931, -ERR_CLOCK_SKEW },
+		{ 6000, 1000000000, -ERR_CLOCK_SKEW },
 	};
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
