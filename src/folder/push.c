@@ -142,6 +142,7 @@ static int push_create(struct push *push, struct push_result *result, struct err
 	result->chunks = push->progress.chunks_total = push->chunk_count;
 	if (push->options->is_dry_run)
 		return 0;
+	push->was_completed = push->state == PUSH_COMPLETED;
 	if (push->transfer_id[0] == '\0' || push->chunk_bytes == 0 || push->chunk_bytes > PUSH_CHUNK_BYTES_MAX ||
 	    push->object_count > push->walk.entry_count)
 		return err_set(err, ERR_PEER, "the scheduler's answer to the manifest does not fit the folder");
@@ -366,8 +367,14 @@ static int push_finish(struct push *push, struct err *err)
 	if (r < 0)
 		return r;
 	push->progress.waiting_for = NULL;
-	if (push->state == PUSH_COMPLETED)
+	if (push->state == PUSH_COMPLETED) {
+		if (push->was_completed && !push->is_in_place && push->options->notice != NULL)
+			push->options->notice(
+				push->options->owner,
+				"this folder has arrived before, and was taken out of the final store since; "
+				"another --name sends it again");
 		return 1;
+	}
 	if (push->state == PUSH_FAILED)
 		return err_set(err, ERR_REFUSED, "the transfer failed: %s",
 			       push->reason[0] != '\0' ? push->reason : "no reason was given");

@@ -159,9 +159,16 @@ int push_take_transfer(struct push *push, const json_t *root, struct err *err)
 		return err_set(err, ERR_PEER, "the scheduler's answer has no proper transfer key");
 	snprintf(push->transfer_id, sizeof(push->transfer_id), "%s", id);
 	snprintf(push->reason, sizeof(push->reason), "%s", push_json_text(root, "reason"));
-	const char *final_path = push_json_text(root, "final");
-	if (final_path[0] != '\0')
-		snprintf(push->final_path, sizeof(push->final_path), "%s", final_path);
+	/* Encoded, as a path of bytes that are not UTF-8 cannot stand in JSON. */
+	size_t final_size = 0;
+	char final_path[sizeof(push->final_path)];
+	if (percent_decode(str_from(push_json_text(root, "final_enc")), final_path, sizeof(final_path) - 1,
+			   &final_size) &&
+	    final_size > 0) {
+		final_path[final_size] = '\0';
+		memcpy(push->final_path, final_path, final_size + 1);
+	}
+	push->is_in_place = push_json_bool(root, "is_in_place");
 	push->chunk_bytes = push_json_u64(root, "chunk_bytes");
 	push->object_count = push_json_u64(root, "objects");
 	push->chunk_count = push_json_u64(root, "chunks");

@@ -146,6 +146,8 @@ struct push {
 	char transfer_id[ULID_SIZE];
 	enum push_state state;
 	char reason[512], final_path[4608];
+	bool was_completed; /* before this push */
+	bool is_in_place;   /* completed, and the folder is still where it was put */
 	uint8_t transfer_key[TICKET_KEY_SIZE];
 	uint64_t chunk_bytes, object_count, chunk_count;
 	uint64_t missing_count;  /* chunks that are not stored, where the answer says so */

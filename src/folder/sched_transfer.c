@@ -91,10 +91,12 @@ static void json_transfer_key(struct json *json, struct sched_call *c, const str
 
 void sched_json_transfer(struct json *json, struct sched_call *c, const struct store_transfer *transfer)
 {
-	char batch_enc[3 * STORE_BATCH_MAX + 1], final[PATH_TEXT_MAX];
+	char batch_enc[3 * STORE_BATCH_MAX + 1], final[PATH_TEXT_MAX], final_enc[3 * PATH_TEXT_MAX];
+	struct str batch = str_from(transfer->batch);
 
-	percent_encode(str_from(transfer->batch), false, batch_enc, sizeof(batch_enc));
-	merge_final_path(c->sched->merge, str_from(transfer->batch), final, sizeof(final));
+	percent_encode(batch, false, batch_enc, sizeof(batch_enc));
+	merge_final_path(c->sched->merge, batch, final, sizeof(final));
+	percent_encode(str_from(final), true, final_enc, sizeof(final_enc));
 	json_c(json, "transfer_id", transfer->id);
 	json_c(json, "batch_enc", batch_enc);
 	json_c(json, "state", transfer_state_name(transfer->state));
@@ -109,6 +111,9 @@ void sched_json_transfer(struct json *json, struct sched_call *c, const struct s
 	json_u64(json, "stored_bytes", transfer->stored_bytes);
 	json_transfer_key(json, c, transfer);
 	json_c(json, "final", final);
+	json_c(json, "final_enc", final_enc);
+	json_bool(json, "is_in_place",
+		  transfer->state == TRANSFER_COMPLETED && merge_batch_exists(c->sched->merge, batch));
 	json_i64(json, "server_time_us", clock_wall_us());
 }
 

@@ -34,6 +34,8 @@ static void a_transfer_is_planned(void **state)
 	assert_int_equal(number_of("chunk_bytes"), 65536);
 	assert_int_equal(number_of("stored_chunks"), 0);
 	assert_non_null(strstr(text_of("final"), "/final/books"));
+	assert_string_equal(text_of("final_enc"), text_of("final"));
+	assert_true(json_is_false(json_object_get(answer.json, "is_in_place")));
 	assert_int_equal(json_array_size(json_object_get(answer.json, "nodes")), 1);
 	call_transfer("ann", "GET", id, "", STR_NONE);
 	expect_status(200);
