@@ -383,6 +383,12 @@ static int open_folders(struct merge *merge, struct err *err)
 		return merge->final_fd;
 	if (fstat(merge->staging_fd, &staging) < 0 || fstat(merge->final_fd, &final) < 0)
 		return err_sys(err, ERR_SYSTEM, errno, "cannot look at the staging and final folders");
+	/* At each start staging is cleared of what is named like a transfer. */
+	if (staging.st_dev == final.st_dev && staging.st_ino == final.st_ino) {
+		err_set(err, ERR_CONFIG, "'%s' is both the staging and the final folder", merge->final_dir);
+		err_hint(err, "set staging_dir to a folder of its own beside final_dir");
+		return -ERR_CONFIG;
+	}
 	if (staging.st_dev != final.st_dev) {
 		err_set(err, ERR_CONFIG,
 			"the staging folder '%s' and the final folder '%s' are on different file systems",

@@ -300,7 +300,8 @@ static int finish_folder(struct stage_cursor *cursor, const struct stage_record 
 	int dir_fd = find_parent(cursor, path, name, err);
 	if (dir_fd < 0)
 		return dir_fd;
-	if (record->mode != 0700 && fchmodat(dir_fd, name, (mode_t)record->mode, 0) < 0)
+	/* Whatever it is: one made in a set-group-id folder is not as it was asked for. */
+	if (fchmodat(dir_fd, name, (mode_t)record->mode, 0) < 0)
 		return path_err(err, errno, "set the mode of the folder", path);
 	if (utimensat(dir_fd, name, times, AT_SYMLINK_NOFOLLOW) < 0)
 		return path_err(err, errno, "set the time of the folder", path);

@@ -693,6 +693,9 @@ static void test_two_file_systems(void **state)
 	assert_int_equal(result, -ERR_CONFIG);
 	assert_null(world->merge);
 	assert_non_null(strstr(err.text, "file system"));
+	world->options.staging_dir = world->options.final_dir;
+	assert_int_equal(merge_start(&world->options, world->store, world->pool, &world->merge, &err), -ERR_CONFIG);
+	assert_non_null(strstr(err.text, "both"));
 }
 
 int main(void)

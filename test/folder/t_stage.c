@@ -115,11 +115,13 @@ static void test_attributes(void **state)
 		{ 'D', "a/b/c", 0, 1600000000000000001 },
 		{ 'F', "a/b/c/two", 04711, 4102444800123456789 },
 		{ 'F', "a/three", 0666, 1600000000999999999 },
+		{ 'D', "d", 0700, 5 },
 		{ 'D', "z \xe4\xb8\xad", 01777, 1500000000000000000 },
 	};
 
-	/* The umask must not show. */
+	/* The umask must not show, nor that folders made in a set-group-id one have that too. */
 	mode_t old = umask(077);
+	assert_int_equal(fchmod(world->staging_fd, 02700), 0);
 	stage_cursor_fini(&world->cursor);
 	stage_close(&world->stage);
 	assert_int_equal(stage_open(&world->stage, world->staging_fd, ID, &err), 0);
