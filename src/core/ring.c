@@ -8,7 +8,7 @@
 
 #define RING_ID_MAX       64
 #define BATCH_FIRST_COUNT 8
-#define BUCKETS_PER_POINT 2
+#define BUCKETS_PER_POINT 1
 
 /* Ranks number the nodes in the order of their ids: points hold ranks, so that nothing depends on the order of the list. */
 struct ring {
@@ -45,7 +45,7 @@ static inline uint64_t ring_place(uint64_t key_hash, unsigned probe)
 	return z ^ (z >> 31);
 }
 
-/* The first point at or after a place; point_count when the ring closes before. A bucket holds half a point on average: two steps without
+/* The first point at or after a place; point_count when the ring closes before. A bucket holds half a point to one on average: two steps without
  * a branch do nearly always, so that the processor can search from all places at once. */
 static inline uint32_t ring_search_from(const struct ring *ring, uint64_t place, uint32_t point)
 {
