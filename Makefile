@@ -52,7 +52,7 @@ FUZZ_TARGETS := $(patsubst fuzz/%.c,$(OUT)/fuzz/%,$(FUZZ_SOURCES))
 BENCH_SOURCES := $(wildcard bench/*.c)
 BENCH_BINARIES := $(patsubst bench/%.c,$(OUT)/bench/%,$(BENCH_SOURCES))
 
-.PHONY: all heng deps deps-test demo test unit units replays lint asan tsan fuzz bench bench-folder chaos install clean compile
+.PHONY: all heng deps deps-test deps-bench demo test unit units replays lint asan tsan fuzz bench bench-folder chaos install clean compile
 all: heng
 heng: $(OUT)/heng
 	@ln -sfn $(OUT)/heng heng
@@ -81,6 +81,8 @@ deps:
 	@tools/deps build
 deps-test:
 	@tools/deps test
+deps-bench:
+	@tools/deps bench
 
 demo: deps
 	@$(MAKE) --no-print-directory -j"$$(nproc)" heng
@@ -112,12 +114,12 @@ fuzz: deps-test
 .PHONY: fuzz-build
 fuzz-build: $(FUZZ_TARGETS)
 
-bench: deps-test
+bench: deps-bench
 	@$(MAKE) --no-print-directory -j"$$(nproc)" heng bench-build
 	@tools/bench-run $(OUT)
 .PHONY: bench-build
 bench-build: $(BENCH_BINARIES)
-bench-folder: deps-test
+bench-folder: deps-bench
 	@$(MAKE) --no-print-directory -j"$$(nproc)" heng
 	@bench/folder
 
