@@ -52,7 +52,7 @@ FUZZ_TARGETS := $(patsubst fuzz/%.c,$(OUT)/fuzz/%,$(FUZZ_SOURCES))
 BENCH_SOURCES := $(wildcard bench/*.c)
 BENCH_BINARIES := $(patsubst bench/%.c,$(OUT)/bench/%,$(BENCH_SOURCES))
 
-.PHONY: all heng deps deps-test deps-bench demo test unit units replays lint asan tsan fuzz bench bench-folder chaos install clean compile
+.PHONY: all heng deps deps-test deps-bench demo test unit units replays lint asan tsan fuzz bench bench-folder install clean compile
 all: heng
 heng: $(OUT)/heng
 	@ln -sfn $(OUT)/heng heng
