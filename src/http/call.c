@@ -18,12 +18,6 @@ struct str http_method(const struct http_call *call)
 	return http1_text(conn_head_data(conn), conn->parse.method);
 }
 
-struct str http_target(const struct http_call *call)
-{
-	const struct http_conn *conn = call_conn(call);
-	return http1_text(conn_head_data(conn), conn->parse.target);
-}
-
 struct str http_param(const struct http_call *call, const char *name)
 {
 	struct str wanted = str_from(name);
@@ -72,7 +66,6 @@ int64_t http_body_size(const struct http_call *call)
 }
 
 const struct sock_addr *http_peer(const struct http_call *call) { return &call_conn(call)->peer; }
-const struct sock_addr *http_local(const struct http_call *call) { return &call_conn(call)->local; }
 const char *http_request_id(const struct http_call *call) { return call->id; }
 struct loop *http_loop(const struct http_call *call) { return call_conn(call)->thread->loop; }
 void *http_app(const struct http_call *call) { return call_conn(call)->thread->server->app; }

@@ -413,7 +413,6 @@ void conn_new(struct http_thread *thread, int fd, bool is_refused)
 	sock_set_nodelay(fd);
 	if (sock_peer(fd, &conn->peer) == 0 && sock_addr_is_loopback(&conn->peer))
 		sock_tune_loopback(fd);
-	(void)sock_local(fd, &conn->local);
 
 	conn_enter(conn);
 	if (is_refused) {

@@ -91,7 +91,7 @@ struct http_conn {
 	struct stream stream;
 	struct op recv_op, send_op;
 	struct timer timer;
-	struct sock_addr peer, local;
+	struct sock_addr peer;
 	enum conn_state state;
 	unsigned depth;
 	bool is_receiving, is_sending, is_closed, is_eof;

@@ -48,7 +48,6 @@ void http_server_free(struct http_server **server);
 
 /* --- the request --- slices are valid until the reply is given */
 struct str http_method(const struct http_call *call);
-struct str http_target(const struct http_call *call); /* raw */
 struct str http_param(const struct http_call *call,
 		      const char *name); /* of the pattern, decoded; STR_NONE when absent */
 bool http_query(const struct http_call *call, const char *name, char *target, size_t target_size,
@@ -56,7 +55,6 @@ bool http_query(const struct http_call *call, const char *name, char *target, si
 struct str http_header(const struct http_call *call, const char *name);
 int64_t http_body_size(const struct http_call *call); /* Content-Length, 0 without a body, -1 for chunked */
 const struct sock_addr *http_peer(const struct http_call *call);
-const struct sock_addr *http_local(const struct http_call *call);
 const char *http_request_id(const struct http_call *call); /* made by the server, also sent as X-Request-Id */
 struct loop *http_loop(const struct http_call *call);
 void *http_app(const struct http_call *call);
