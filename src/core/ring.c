@@ -283,6 +283,18 @@ const char *ring_node_id(const struct ring *ring, size_t node_index)
 	return ring->ids[node_index];
 }
 
+uint32_t ring_node_weight_milli(const struct ring *ring, size_t node_index)
+{
+	MUST(node_index < ring->node_count);
+	return ring->weights_milli[node_index];
+}
+
+uint16_t ring_node_domain(const struct ring *ring, size_t node_index)
+{
+	MUST(node_index < ring->node_count);
+	return ring->domains[node_index];
+}
+
 uint64_t ring_hash_key(const void *key, size_t size) { return hash64(key, size); }
 
 int ring_owner(const struct ring *ring, uint64_t key_hash)
@@ -393,9 +405,13 @@ size_t ring_candidates(const struct ring *ring, uint64_t key_hash, size_t want, 
 	return count;
 }
 
+/* What a node has of the batch, and the most it may have. It holds more only when no node had room for a key. */
+struct ring_share {
+	uint64_t held_bytes, cap_bytes;
+};
 struct ring_batch {
 	const struct ring *ring;
-	uint64_t *room_bytes; /* by index: what a node may still take */
+	struct ring_share *shares; /* by index */
 };
 
 struct ring_batch *ring_batch_new(const struct ring *ring, uint64_t total_bytes, uint32_t epsilon_milli)
@@ -404,17 +420,16 @@ struct ring_batch *ring_batch_new(const struct ring *ring, uint64_t total_bytes,
 	uint64_t weight_sum = 0;
 
 	batch->ring = ring;
-	batch->room_bytes = must_zalloc(ring->node_count + 1, sizeof(*batch->room_bytes));
+	batch->shares = must_zalloc(ring->node_count + 1, sizeof(*batch->shares));
 	for (size_t i = 0; i < ring->node_count; i++)
 		weight_sum += ring->weights_milli[i];
 	for (size_t i = 0; i < ring->node_count && weight_sum; i++) {
 		/* The points' ceiling keeps weights below 2^27, so the product is below 2^64 * 2^33 * 2^27: 128 bits do. */
 		unsigned __int128 share = (unsigned __int128)total_bytes * (1000 + (uint64_t)epsilon_milli) *
 					  ring->weights_milli[i];
-		unsigned __int128 divisor = (unsigned __int128)weight_sum * 1000,
-				  room = (share + divisor - 1) / divisor;
+		unsigned __int128 divisor = (unsigned __int128)weight_sum * 1000, cap = (share + divisor - 1) / divisor;
 
-		batch->room_bytes[i] = room > UINT64_MAX ? UINT64_MAX : (uint64_t)room;
+		batch->shares[i].cap_bytes = cap > UINT64_MAX ? UINT64_MAX : (uint64_t)cap;
 	}
 	return batch;
 }
@@ -423,9 +438,22 @@ void ring_batch_free(struct ring_batch **batch)
 {
 	if (!*batch)
 		return;
-	free((*batch)->room_bytes);
+	free((*batch)->shares);
 	free(*batch);
 	*batch = NULL;
+}
+
+bool ring_batch_fits(uint64_t held_bytes, uint64_t cap_bytes, uint64_t size_bytes)
+{
+	return size_bytes <= (held_bytes < cap_bytes ? cap_bytes - held_bytes : 0);
+}
+
+static bool share_take(struct ring_share *share, uint64_t size_bytes)
+{
+	if (!ring_batch_fits(share->held_bytes, share->cap_bytes, size_bytes))
+		return false;
+	share->held_bytes += size_bytes;
+	return true;
 }
 
 int ring_batch_assign(struct ring_batch *batch, uint64_t key_hash, uint64_t size_bytes)
@@ -436,23 +464,30 @@ int ring_batch_assign(struct ring_batch *batch, uint64_t key_hash, uint64_t size
 
 	if (owner < 0)
 		return -1;
-	if (batch->room_bytes[owner] >= size_bytes) {
-		batch->room_bytes[owner] -= size_bytes;
+	if (share_take(&batch->shares[owner], size_bytes))
 		return owner;
-	}
 	/* Most spills end at one of the next few; the whole list only when those are full too. */
 	for (size_t want = BATCH_FIRST_COUNT, tried = 1;; want = RING_NODES_MAX) {
 		count = ring_candidates(batch->ring, key_hash, want, indexes);
 		for (; tried < count; tried++) {
-			if (batch->room_bytes[indexes[tried]] >= size_bytes) {
-				batch->room_bytes[indexes[tried]] -= size_bytes;
+			if (share_take(&batch->shares[indexes[tried]], size_bytes))
 				return indexes[tried];
-			}
 		}
 		if (count < want || want == RING_NODES_MAX)
 			break;
 	}
 	/* All are full: rounding, or one chunk larger than any share. */
-	batch->room_bytes[owner] = 0;
+	if (size_bytes > UINT64_MAX - batch->shares[owner].held_bytes)
+		batch->shares[owner].held_bytes = UINT64_MAX;
+	else
+		batch->shares[owner].held_bytes += size_bytes;
 	return owner;
+}
+
+void ring_batch_load(const struct ring_batch *batch, size_t node_index, uint64_t *ret_held_bytes,
+		     uint64_t *ret_cap_bytes)
+{
+	MUST(node_index < batch->ring->node_count);
+	*ret_held_bytes = batch->shares[node_index].held_bytes;
+	*ret_cap_bytes = batch->shares[node_index].cap_bytes;
 }

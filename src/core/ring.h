@@ -34,6 +34,9 @@ size_t ring_node_count(const struct ring *ring);
 size_t ring_point_count(const struct ring *ring);
 /* node_index: the position in `nodes` given to ring_build */
 const char *ring_node_id(const struct ring *ring, size_t node_index);
+uint32_t ring_node_weight_milli(const struct ring *ring, size_t node_index); /* as given */
+/* A small number of the ring's own, the same for nodes of the same domain. */
+uint16_t ring_node_domain(const struct ring *ring, size_t node_index);
 
 uint64_t ring_hash_key(const void *key, size_t size);
 /* The owner's node index, or -1 on a ring without points. */
@@ -50,5 +53,10 @@ struct ring_batch *ring_batch_new(const struct ring *ring, uint64_t total_bytes,
 void ring_batch_free(struct ring_batch **batch);
 /* The node's index, or -1 on a ring without points. */
 int ring_batch_assign(struct ring_batch *batch, uint64_t key_hash, uint64_t size_bytes);
+/* What a node holds of the batch and the most it may hold. It holds more when some key fitted nowhere. */
+void ring_batch_load(const struct ring_batch *batch, size_t node_index, uint64_t *ret_held_bytes,
+		     uint64_t *ret_cap_bytes);
+/* Whether a node takes a key: the rule by which the batch goes down the list of candidates. */
+bool ring_batch_fits(uint64_t held_bytes, uint64_t cap_bytes, uint64_t size_bytes);
 
 #endif

@@ -330,6 +330,7 @@ static void test_batch_when_nothing_fits(void **state)
 	struct ring_batch *batch = ring_batch_new(ring, 900, 0);
 	unsigned seen = 0;
 	uint16_t order[3];
+	uint64_t held_bytes, cap_bytes;
 
 	(void)state;
 	/* A chunk greater than any share goes to its owner, which is full from then on. */
@@ -340,12 +341,24 @@ static void test_batch_when_nothing_fits(void **state)
 	assert_int_equal(ring_batch_assign(batch, 42, 200), order[0]);
 	assert_int_equal(ring_batch_assign(batch, 42, 100), order[1]);
 	assert_int_equal(ring_batch_assign(batch, 42, 0), order[0]);
+	for (size_t i = 0; i < 3; i++) {
+		static const uint64_t expected[] = { 900, 300, 200 };
+		uint64_t held, cap;
+
+		ring_batch_load(batch, order[i], &held, &cap);
+		assert_int_equal(held, expected[i]);
+		assert_int_equal(cap, 300);
+	}
 	ring_batch_free(&batch);
 	/* The greatest numbers neither wrap nor stop. */
 	batch = ring_batch_new(ring, UINT64_MAX, UINT32_MAX);
 	for (unsigned i = 0; i < 100; i++)
 		seen |= 1u << ring_batch_assign(batch, path_hash(i), UINT64_MAX / 128);
 	assert_int_equal(seen, 7);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(ring_batch_assign(batch, 42, UINT64_MAX), order[0]);
+	ring_batch_load(batch, order[0], &held_bytes, &cap_bytes);
+	assert_true(held_bytes == UINT64_MAX && cap_bytes == UINT64_MAX);
 	ring_batch_free(&batch);
 	ring_free(&ring);
 }
