@@ -6,7 +6,7 @@ CC ?= gcc
 VARIANT ?= release
 OUT := build/$(VARIANT)
 PREFIX ?= /usr/local
-FLOORS := base sys core wire plug http folder app
+FLOORS := base sys core wire plug http sim folder app
 
 PKGS := libcrypto libcurl jansson yaml-0.1 libxxhash libisal sqlite3 liburing
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror
