@@ -1,0 +1,11 @@
+/* NORM(name, unit of its parameter, what it is): normalisers, each giving 0..1 in millionths from a node's input; "x" below is clamped to 0..1. */
+NORM(health, "none", "base value of the state: healthy 1.0, suspect 0.3, leaving 0.15, unreachable 0")
+NORM(cpu_per_core, "none", "1 - x, x = busy cores / allotted cores")
+NORM(memory, "none", "1 - x, x = RSS / limit")
+NORM(disk_queue, "thousandths of a request", "1 - x, x = queue / parameter (16000)")
+NORM(latency, "microseconds", "1 / (1 + p99 / parameter (100000)); p99 is the smoothed one")
+NORM(stability, "none", "min(1, 2 / (P90 / P10))")
+NORM(conn_share, "none", "1 - x, x = in-flight / (2 * fair share of the set)")
+NORM(rt_ratio, "microseconds", "1 - x, x = mean response time / parameter")
+NORM(wal_lag, "microseconds", "1 - x, x = lag / parameter")
+NORM(data_ready, "none", "leaving 0.15; verified 1; else 0.4 + 0.6 * sync progress")

@@ -1,0 +1,12 @@
+/* RULE(name, unit, what it is): what a profile's rule may look at. */
+RULE(load, "ppm", "1 - value of the dimensions in group 'load', or the busy share of the cores, the greater")
+RULE(cpu, "ppm", "busy cores / allotted cores")
+RULE(memory_pressure, "ppm", "PSI some avg10")
+RULE(disk_io, "us", "mean latency of the device over five minutes")
+RULE(disk_free, "ppm", "free share of the file system; acts when it falls BELOW the marks")
+RULE(tcp_conns, "count", "established TCP connections")
+RULE(write_failures, "ppm", "failed share of the writes between two reports")
+RULE(rt, "us", "mean response time")
+RULE(migrating, "flag", "data is being moved from it")
+RULE(leaving, "flag", "it is leaving")
+RULE(dirs_failed, "count", "folders that failed the self-check")
