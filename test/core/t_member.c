@@ -25,13 +25,19 @@ static enum member_event event_of(char letter)
 		return MEMBER_DRAINED;
 	case 's':
 		return MEMBER_STAY;
+	case 'c':
+		return MEMBER_GOSSIP_FAILED;
+	case 'e':
+		return MEMBER_SUSPICION_EXPIRED;
+	case 't':
+		return MEMBER_TRAFFIC_FAILED;
 	default:
 		fail_msg("no event '%c'", letter);
 		return MEMBER_STAY;
 	}
 }
 
-/* Events: g good, m missed, l leave, d drained, s stay. Below each, the first letter of the state that follows. */
+/* Events: g good, m missed, c confirmed by gossip, e suspicion expired, t traffic failed, l leave, d drained, s stay. Below each, the first letter of the state that follows. */
 static void test_stories(void **state)
 {
 	static const struct {
@@ -56,7 +62,25 @@ static void test_stories(void **state)
 		{ "suspect: one good report", &member_rules_folder, MEMBER_SUSPECT, "g", "h" },
 		{ "suspect: goes on missing", &member_rules_folder, MEMBER_SUSPECT, "mmm", "ssu" },
 		{ "suspect: told to leave", &member_rules_folder, MEMBER_SUSPECT, "l", "l" },
-		{ "removed is the end", &member_rules_folder, MEMBER_REMOVED, "gglsdmmmgg", "rrrrrrrrrr" },
+		{ "removed is the end", &member_rules_folder, MEMBER_REMOVED, "gglsdmmmggcet", "rrrrrrrrrrrrr" },
+		{ "kv: three misses are a suspicion, however many follow", &member_rules_kv, MEMBER_HEALTHY, "mmmmmmm",
+		  "hhsssss" },
+		{ "kv: one good report", &member_rules_kv, MEMBER_SUSPECT, "g", "h" },
+		{ "kv: gossip confirms", &member_rules_kv, MEMBER_HEALTHY, "mmmcgg", "hhsuuh" },
+		{ "kv: suspicion expires", &member_rules_kv, MEMBER_HEALTHY, "mmmegg", "hhsuuh" },
+		{ "kv: gossip alone is no reason, nor is a suspicion that is none", &member_rules_kv, MEMBER_HEALTHY,
+		  "cege", "hhhh" },
+		{ "kv: leaving, doubtful, leaving again", &member_rules_kv, MEMBER_LEAVING, "mmmgd", "llslr" },
+		{ "kv: leaving and gone, back to leave", &member_rules_kv, MEMBER_LEAVING, "mmmcggd", "llsuulr" },
+		{ "kv: doubtful, and may stay", &member_rules_kv, MEMBER_LEAVING, "mmmsg", "llssh" },
+		{ "gateway: three misses", &member_rules_gateway, MEMBER_HEALTHY, "mmmgg", "hhuuh" },
+		{ "gateway: traffic, at once", &member_rules_gateway, MEMBER_HEALTHY, "tgg", "uuh" },
+		{ "the good words before are no way back", &member_rules_gateway, MEMBER_HEALTHY, "gggggtgg",
+		  "hhhhhuuh" },
+		{ "gateway: traffic again on the way back", &member_rules_gateway, MEMBER_UNREACHABLE, "gtgg", "uuuh" },
+		{ "traffic of a suspect", &member_rules_kv, MEMBER_SUSPECT, "t", "u" },
+		{ "traffic of a leaving one", &member_rules_gateway, MEMBER_LEAVING, "tggd", "uulr" },
+		{ "unreachable stays so", &member_rules_kv, MEMBER_UNREACHABLE, "cetgcg", "uuuuuu" },
 		{ "other rules: suspect after two", &rules_suspect, MEMBER_HEALTHY, "mmmgm", "hsshh" },
 	};
 	static const char letters[] = "hsLur";
@@ -88,16 +112,49 @@ static void test_names_and_work(void **state)
 		enum member_state state;
 		const char *name;
 		bool takes_work;
+		int64_t health_ppm;
 	} rows[] = {
-		{ MEMBER_HEALTHY, "healthy", true },  { MEMBER_SUSPECT, "suspect", true },
-		{ MEMBER_LEAVING, "leaving", false }, { MEMBER_UNREACHABLE, "unreachable", false },
-		{ MEMBER_REMOVED, "removed", false },
+		{ MEMBER_HEALTHY, "healthy", true, 1000000 }, { MEMBER_SUSPECT, "suspect", true, 300000 },
+		{ MEMBER_LEAVING, "leaving", false, 150000 }, { MEMBER_UNREACHABLE, "unreachable", false, 0 },
+		{ MEMBER_REMOVED, "removed", false, 0 },
+	};
+
+	enum member_state found = MEMBER_REMOVED;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		assert_int_equal(member_health_ppm(rows[i].state), rows[i].health_ppm);
+		assert_true(member_state_find(rows[i].name, &found));
+		assert_int_equal(found, rows[i].state);
+		assert_string_equal(member_state_name(rows[i].state), rows[i].name);
+		assert_int_equal(member_takes_work(rows[i].state), rows[i].takes_work);
+	}
+	found = MEMBER_SUSPECT;
+	assert_false(member_state_find("", &found));
+	assert_false(member_state_find("Healthy", &found));
+	assert_int_equal(found, MEMBER_SUSPECT);
+}
+
+static void test_rules(void **state)
+{
+	const struct {
+		const struct member_rules *rules;
+		struct member_rules expected;
+	} rows[] = {
+		{ &member_rules_folder, { 3, MEMBER_UNREACHABLE, 2, 0, 0 } },
+		{ &member_rules_kv, { 3, MEMBER_SUSPECT, 2, 0, 30 * SEC_US } },
+		{ &member_rules_gateway, { 3, MEMBER_UNREACHABLE, 2, 3, 0 } },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
-		assert_string_equal(member_state_name(rows[i].state), rows[i].name);
-		assert_int_equal(member_takes_work(rows[i].state), rows[i].takes_work);
+		const struct member_rules *is = rows[i].rules, *must = &rows[i].expected;
+
+		assert_int_equal(is->missed_limit_count, must->missed_limit_count);
+		assert_int_equal(is->missed_state, must->missed_state);
+		assert_int_equal(is->good_limit_count, must->good_limit_count);
+		assert_int_equal(is->traffic_limit_count, must->traffic_limit_count);
+		assert_int_equal(is->suspicion_limit_us, must->suspicion_limit_us);
 	}
 }
 
@@ -106,6 +163,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stories),
 		cmocka_unit_test(test_names_and_work),
+		cmocka_unit_test(test_rules),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
