@@ -12,7 +12,7 @@ PKGS := libcrypto libcurl jansson yaml-0.1 libxxhash libisal sqlite3 liburing
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror
 HARDENING := -fstack-protector-strong -fPIE -D_FORTIFY_SOURCE=2
 PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
-PKG_LIBS = $(shell pkg-config --libs $(PKGS))
+PKG_LIBS = $(shell pkg-config --libs $(PKGS)) -lm
 CPPFLAGS_ALL = -Isrc -D_GNU_SOURCE $(PKG_CFLAGS)
 CFLAGS_ALL = -std=gnu17 -g $(WARNINGS) -pthread $(VARIANT_CFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread -pie -Wl,-z,relro,-z,now $(VARIANT_LDFLAGS) $(LDFLAGS)

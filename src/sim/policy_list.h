@@ -1,0 +1,12 @@
+/* POLICY(name): the policies that the simulator compares, each in a file policy_<name>.c (core's strategies: policy_heng.c). */
+POLICY(random)
+POLICY(round_robin)
+POLICY(least_outstanding)
+POLICY(p2c)
+POLICY(peak_ewma)
+POLICY(snitch)
+POLICY(c3)
+POLICY(prequal)
+POLICY(heng_best)
+POLICY(heng_band)
+POLICY(heng_weighted_ewma)
