@@ -71,6 +71,7 @@ struct decide_pick {
 	struct rng rng;
 	uint64_t picks;
 	uint32_t cursor;
+	int64_t usual_ns, usual_us;
 	enum reason route_reason;
 	uint32_t band_count, node_count; /* node_count: of the picker */
 	size_t row_count, place_count;   /* place_count 0: the set has no ring */

@@ -12,6 +12,8 @@ static const struct decide_field HEAD_FIELDS[] = {
 	{ "node_count", DECIDE_U32, offsetof(struct decide_pick, node_count), 0, UINT16_MAX + 1, DECIDE_ALWAYS },
 	{ "picks", DECIDE_U64, offsetof(struct decide_pick, picks), 0, 0, 0 },
 	{ "cursor", DECIDE_U32, offsetof(struct decide_pick, cursor), 0, UINT32_MAX, 0 },
+	{ "usual_ns", DECIDE_I64, offsetof(struct decide_pick, usual_ns), -1, COST_MAX, 0 },
+	{ "usual_us", DECIDE_I64, offsetof(struct decide_pick, usual_us), 0, DECIDE_TIME_MAX_US, 0 },
 	{ "band", DECIDE_U32, offsetof(struct decide_pick, band_count), 0, SCORE_SET_MAX, DECIDE_ALWAYS },
 	{ .name = NULL },
 };
@@ -19,6 +21,7 @@ static const struct decide_field HEAD_FIELDS[] = {
 struct row {
 	uint32_t node_index, weight_milli, start_ppm;
 	int64_t score_ppm, in_flight, fails_in_row, cost_ns, stamp_us, answered_us, current;
+	int64_t robust_ns, robust_us, stalled_us, peers_ns;
 	uint64_t last;
 };
 static const struct decide_field ROW_FIELDS[] = {
@@ -31,6 +34,10 @@ static const struct decide_field ROW_FIELDS[] = {
 	{ "cost_ns", DECIDE_I64, offsetof(struct row, cost_ns), -1, COST_MAX, -1 },
 	{ "stamp_us", DECIDE_I64, offsetof(struct row, stamp_us), 0, DECIDE_TIME_MAX_US, 0 },
 	{ "answered_us", DECIDE_I64, offsetof(struct row, answered_us), 0, DECIDE_TIME_MAX_US, 0 },
+	{ "robust_ns", DECIDE_I64, offsetof(struct row, robust_ns), -1, COST_MAX, -1 },
+	{ "robust_us", DECIDE_I64, offsetof(struct row, robust_us), 0, DECIDE_TIME_MAX_US, 0 },
+	{ "stalled_us", DECIDE_I64, offsetof(struct row, stalled_us), 0, DECIDE_TIME_MAX_US, 0 },
+	{ "peers_ns", DECIDE_I64, offsetof(struct row, peers_ns), -1, COST_MAX, -1 },
 	{ "current", DECIDE_I64, offsetof(struct row, current), -DECIDE_TIME_MAX_US, DECIDE_TIME_MAX_US, 0 },
 	{ "last", DECIDE_U64, offsetof(struct row, last), 0, 0, 0 },
 	{ .name = NULL },
@@ -85,6 +92,8 @@ struct decide_pick *decide_pick_before(const struct pick *pick, const struct rou
 	copy->rng = pick->rng;
 	copy->picks = turns ? turns->picks : 0;
 	copy->cursor = turns ? turns->cursor : 0;
+	copy->usual_ns = turns ? turns->usual_ns : 0;
+	copy->usual_us = turns ? turns->usual_us : 0;
 	copy->route_reason = set->reason;
 	copy->band_count = set->band_count;
 	for (size_t i = 0; i < copy->row_count; i++) {
@@ -123,12 +132,16 @@ static void put_rows(struct json *json, const struct decide_pick *pick)
 			.cost_ns = from->load.peak.cost_ns,
 			.stamp_us = from->load.peak.stamp_us,
 			.answered_us = from->load.answered_us,
+			.robust_ns = from->load.robust.estimate_ns,
+			.robust_us = from->load.robust.stamp_us,
+			.stalled_us = from->load.robust.stalled_us,
+			.peers_ns = from->load.peers_ns,
 			.current = from->current,
 			.last = from->last,
 		};
 
 		json_open(json, NULL);
-		decide_put_text(json, "node", str_from(from->id));
+		decide_put_text(json, "node", str_from(from->id), sizeof(from->id));
 		decide_put_fields(json, ROW_FIELDS, &row);
 		json_close(json);
 	}
@@ -143,7 +156,7 @@ static void put_places(struct json *json, const struct decide_pick *pick)
 		const struct place place = { from->weight_milli, from->domain, from->offset };
 
 		json_open(json, NULL);
-		decide_put_text(json, "node", str_from(from->id));
+		decide_put_text(json, "node", str_from(from->id), sizeof(from->id));
 		decide_put_fields(json, PLACE_FIELDS, &place);
 		json_close(json);
 	}
@@ -158,7 +171,7 @@ static void put_pick(struct buf *buf, const struct decide_pick *pick, const char
 	json_open(&json, NULL);
 	json_c(&json, "kind", "pick");
 	json_i64(&json, "ts_us", wall_us);
-	decide_put_text(&json, "set", str_from(set));
+	decide_put_text(&json, "set", str_from(set), JUDGE_SET_SIZE);
 	json_c(&json, "strategy", pick_names[pick->strategy]);
 	json_c(&json, "selected", pick->chosen < 0 ? NULL : pick->rows[pick->chosen].id);
 	json_c(&json, "reason", reason_names[pick->reason]);
@@ -223,6 +236,8 @@ static int read_row(const json_t *item, const struct decide_pick *pick, uint8_t 
 		.fails_in_row = (uint32_t)row.fails_in_row,
 		.peak = { .cost_ns = row.cost_ns, .stamp_us = row.stamp_us },
 		.answered_us = row.answered_us,
+		.robust = { .estimate_ns = row.robust_ns, .stamp_us = row.robust_us, .stalled_us = row.stalled_us },
+		.peers_ns = row.peers_ns,
 	};
 	to->current = row.current;
 	to->last = row.last;
@@ -405,6 +420,8 @@ static void picker_restore(struct pick *picker, const struct decide_pick *from)
 	if (picker->turns) {
 		picker->turns->picks = from->picks;
 		picker->turns->cursor = from->cursor;
+		picker->turns->usual_ns = from->usual_ns;
+		picker->turns->usual_us = from->usual_us;
 	}
 }
 

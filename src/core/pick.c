@@ -62,7 +62,7 @@ void pick_init(struct pick *pick, enum pick_strategy strategy, size_t node_count
 	rng_seed(&pick->rng, seed);
 	pick->loads = must_zalloc(node_count, sizeof(*pick->loads));
 	for (size_t i = 0; i < node_count; i++)
-		pick->loads[i].peak = CURVE_PEAK_INIT;
+		pick_forget(pick, (uint16_t)i);
 	if (pick_kinds[strategy]->has_turns)
 		turns_init(pick);
 }
@@ -282,6 +282,17 @@ int pick_next(struct pick *pick, const struct route *route, size_t set_index, co
 	return offset;
 }
 
+void pick_forget(struct pick *pick, uint16_t node_index)
+{
+	struct pick_load *load = &pick->loads[node_index];
+
+	MUST(node_index < pick->node_count);
+	load->fails_in_row = 0;
+	load->peak = CURVE_PEAK_INIT;
+	load->robust = ROBUST_INIT;
+	load->peers_ns = -1;
+}
+
 void pick_sent(struct pick *pick, uint16_t node_index, int64_t now_us)
 {
 	struct pick_load *load = &pick->loads[node_index];
@@ -298,10 +309,14 @@ void pick_done(struct pick *pick, uint16_t node_index, bool is_failed, int64_t r
 
 	MUST(node_index < pick->node_count && load->in_flight > 0);
 	load->in_flight--;
+	if (is_failed)
+		rtt_ns = rtt_ns < 0 ? PICK_FAILED_NS : rtt_ns;
+	if (rtt_ns >= 0 && pick_kinds[pick->strategy]->has_robust)
+		robust_feed(&load->robust, rtt_ns, load->peers_ns,
+			    max_i64(pick_elapsed_us(now_us, load->answered_us), 0), now_us);
 	if (is_failed) {
 		/* No answer: the silence goes on. */
 		load->fails_in_row += load->fails_in_row < UINT32_MAX;
-		rtt_ns = rtt_ns < 0 ? PICK_FAILED_NS : rtt_ns;
 	} else if (rtt_ns >= 0) {
 		load->fails_in_row = 0;
 		load->answered_us = now_us;

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "core/curve.h"
+#include "core/robust.h"
 #include "core/route.h"
 
 #define PICK_SCAN_MAX    8 /* up to so many candidates all are compared, above two (or three) drawn ones */
@@ -24,6 +25,8 @@ struct pick_load {
 	uint32_t fails_in_row;
 	struct curve_peak peak;
 	int64_t answered_us; /* when the last answer came, or the first request was sent while none was in flight; 0: never */
+	struct robust robust; /* of the strategies that keep it */
+	int64_t peers_ns;     /* what was usual in the last of its sets that looked; -1: unknown */
 };
 /* What one thread keeps for one set: whose turn it is. Arrays by node index. */
 struct pick_turns {
@@ -31,6 +34,8 @@ struct pick_turns {
 	uint32_t cursor;  /* round robin: the node index that had its turn last */
 	int64_t *current; /* smooth round robin; NULL in the other strategies */
 	uint64_t *last;   /* of nodes in slow start: `picks` when it was last chosen, or when its waiting began */
+	int64_t usual_ns,
+		usual_us; /* adaptive: the usual latency in the set, and when that was worked out; 0: not yet */
 };
 struct pick_call {
 	uint64_t key_hash;
@@ -69,6 +74,8 @@ int pick_next(struct pick *pick, const struct route *route, size_t set_index, co
 	      enum reason *ret_reason);
 /* The owner tells what became of it. rtt_ns of a failure should be max(threshold, p99): a node that fails fast must not look fast. A request that
  * the client gave up is no failure and has rtt_ns -1: nothing is learnt from it. */
+/* Another process may answer under the node's index now (it joined anew): what was known of its speed and failures is dropped. */
+void pick_forget(struct pick *pick, uint16_t node_index);
 void pick_sent(struct pick *pick, uint16_t node_index, int64_t now_us);
 void pick_done(struct pick *pick, uint16_t node_index, bool is_failed, int64_t rtt_ns, int64_t now_us);
 

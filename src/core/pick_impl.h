@@ -19,6 +19,7 @@ struct pick_kind {
 	bool is_by_weight; /* weight 0 gets nothing */
 	bool has_turns;    /* a node in slow start is guaranteed its turns */
 	bool has_current;
+	bool has_robust; /* keeps the robust estimates */
 };
 #define PICK(name, help) extern const struct pick_kind pick_kind_##name;
 #include "core/pick_list.h"

@@ -201,19 +201,30 @@ static struct heng *heng_new(const struct sim_view *view, uint64_t seed, enum pi
 	heng->profile = profile_builtin(profile);
 	heng->rules = rules;
 	heng->lines = BUF_INIT(2 * DECIDE_LINE_MAX);
-	heng->rechecked_us = -RECHECK_US;
 	snprintf(heng->router, sizeof(heng->router), "router-%zu", view->router_index);
 	heng->nodes = must_zalloc(view->node_count, sizeof(heng->nodes[0]));
 	heng->sets = must_zalloc(view->set_count, sizeof(heng->sets[0]));
 	pick_init(&heng->pick, strategy, view->node_count, view->set_count, seed);
-	for (size_t i = 0; i < view->node_count; i++)
-		node_begin(heng, (uint16_t)i, 0);
 	for (size_t i = 0; i < view->set_count; i++) {
 		snprintf(heng->sets[i].name, sizeof(heng->sets[i].name), "set-%zu", i);
 		heng->sets[i].judged_us = -1;
 		set_lay_out(heng, i);
 	}
-	judge_all(heng, 0);
+	return heng;
+}
+
+/* The router starts when it first hears the time. */
+static struct heng *begun(void *policy, int64_t now_us)
+{
+	struct heng *heng = policy;
+
+	if (heng->route)
+		return heng;
+	for (size_t i = 0; i < heng->view->node_count; i++)
+		node_begin(heng, (uint16_t)i, now_us);
+	heng->tick_us = now_us;
+	heng->rechecked_us = now_us;
+	judge_all(heng, now_us);
 	return heng;
 }
 
@@ -253,14 +264,14 @@ static int choose(struct heng *heng, size_t set_index, const struct pick_call *c
 
 static int heng_choose(void *policy, size_t set_index, uint64_t key_hash, int64_t now_us)
 {
-	return choose(policy, set_index, &(struct pick_call){ .key_hash = key_hash, .now_us = now_us });
+	return choose(begun(policy, now_us), set_index, &(struct pick_call){ .key_hash = key_hash, .now_us = now_us });
 }
 
 static int heng_retry(void *policy, size_t set_index, uint64_t key_hash, uint16_t tried, int64_t now_us)
 {
 	struct pick_call call = { .key_hash = key_hash, .now_us = now_us, .tried = { tried }, .tried_count = 1 };
 
-	return choose(policy, set_index, &call);
+	return choose(begun(policy, now_us), set_index, &call);
 }
 
 static void heng_sent(void *policy, uint16_t node, int64_t now_us)
@@ -291,7 +302,7 @@ static void heng_answered(void *policy, uint16_t node, const struct sim_answer *
 
 static void heng_report(void *policy, uint16_t node, const struct report *report, uint64_t sequence, int64_t now_us)
 {
-	struct heng *heng = policy;
+	struct heng *heng = begun(policy, now_us);
 
 	if (node_view_report(&heng->nodes[node].view, heng->rules, report, sequence, now_us))
 		judge_all(heng, now_us);
@@ -299,7 +310,7 @@ static void heng_report(void *policy, uint16_t node, const struct report *report
 
 static void heng_tick(void *policy, int64_t now_us)
 {
-	struct heng *heng = policy;
+	struct heng *heng = begun(policy, now_us);
 	int64_t elapsed_us = now_us - heng->tick_us;
 
 	for (size_t i = 0; i < heng->view->node_count; i++) {
@@ -320,14 +331,13 @@ static void heng_tick(void *policy, int64_t now_us)
 /* Who comes, or comes back, warms up; its reports say when its data is whole. */
 static void heng_changed(void *policy, uint16_t node, bool is_member, bool is_new, int64_t now_us)
 {
-	struct heng *heng = policy;
+	struct heng *heng = begun(policy, now_us);
 
 	(void)is_new;
 	if (is_member) {
 		node_begin(heng, node, now_us);
 		node_view_join(&heng->nodes[node].view, true, now_us);
-		heng->pick.loads[node].peak = CURVE_PEAK_INIT;
-		heng->pick.loads[node].fails_in_row = 0;
+		pick_forget(&heng->pick, node);
 	}
 	for (size_t i = 0; i < heng->view->set_count; i++) {
 		struct heng_set *set = &heng->sets[i];
@@ -364,6 +374,11 @@ static void *heng_weighted_ewma_new(const struct sim_view *view, uint64_t seed)
 	return heng_new(view, seed, PICK_weighted_ewma, "gateway", &member_rules_gateway);
 }
 
+static void *heng_adaptive_new(const struct sim_view *view, uint64_t seed)
+{
+	return heng_new(view, seed, PICK_adaptive, "gateway", &member_rules_gateway);
+}
+
 #define HENG_SOURCE                                                                                                 \
 	"heng's core as it ships: reports every 3 s, a table every 2 s and at each change of state; no probes, no " \
 	"gossip; at most "                                                                                          \
@@ -392,5 +407,12 @@ const struct sim_policy sim_policy_heng_weighted_ewma = {
 	.name = "heng_weighted_ewma",
 	.help = "least (in flight + 1) * peak EWMA of latency / weight, the weight by profile gateway",
 	.new = heng_weighted_ewma_new,
+	HENG_COMMON,
+};
+const struct sim_policy sim_policy_heng_adaptive = {
+	.name = "heng_adaptive",
+	.help = "heng's default: fewest in flight by weight; who is slower than usual or stands still is avoided for "
+		"it",
+	.new = heng_adaptive_new,
 	HENG_COMMON,
 };

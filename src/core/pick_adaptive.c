@@ -1,0 +1,121 @@
+/* heng's own default. Requests in flight are the freshest and least noisy news there is, so among nodes whose latency is about the usual one of the
+ * set the fewest in flight (by weight) win, and noise in the latencies decides nothing. Only who is out of the common is weighed by it: how many times
+ * slower or faster, by an estimate that a pause does not move (robust.h); and who stands still with requests in flight is avoided the more the longer
+ * it does, long before its requests time out. docs/routing.md has the figures beside other policies. */
+#include "core/pick_impl.h"
+
+#define DRAWS         4 /* above PICK_SCAN_MAX candidates; two draws of two */
+#define USUAL_LIFE_US (10 * MSEC_US)
+#define USUAL_SAMPLES 33
+/* Within 1/1.5 to 1.5 of the usual is usual. */
+#define BAND_NUMERATOR   3
+#define BAND_DENOMINATOR 2
+#define COST_MAX_NS      ((int64_t)1 << 43)
+#define IN_FLIGHT_MAX    ((1 << 20) - 1)
+#define STALL_MAX        1024
+
+/* The lower median, so that of two the faster is the measure. -1: nobody has answered yet. */
+static int64_t usual_of(const struct pick_view *view)
+{
+	size_t count = view->set->serving_count, stride = (count + USUAL_SAMPLES - 1) / USUAL_SAMPLES, size = 0;
+	int64_t sorted[USUAL_SAMPLES];
+
+	for (size_t i = 0; i < count; i += stride) {
+		int64_t value_ns = pick_load_of(view, i)->robust.estimate_ns;
+		size_t at = size;
+
+		if (value_ns < 0)
+			continue;
+		for (; at > 0 && sorted[at - 1] > value_ns; at--)
+			sorted[at] = sorted[at - 1];
+		sorted[at] = value_ns;
+		size++;
+	}
+	return size == 0 ? -1 : min_i64(sorted[(size - 1) / 2], COST_MAX_NS);
+}
+
+/* Worked out anew each few milliseconds, not with each request. Those of the set learn it for the next answer. */
+static int64_t usual_get(const struct pick_view *view)
+{
+	struct pick_turns *turns = view->turns;
+	int64_t age_us = pick_elapsed_us(view->call->now_us, turns->usual_us);
+
+	if (turns->usual_us != 0 && turns->usual_ns >= 0 && age_us >= 0 && age_us < USUAL_LIFE_US)
+		return turns->usual_ns;
+	turns->usual_ns = usual_of(view);
+	turns->usual_us = view->call->now_us;
+	for (size_t i = 0; i < view->set->serving_count; i++)
+		pick_load_of(view, i)->peers_ns = turns->usual_ns;
+	return turns->usual_ns;
+}
+
+static int64_t cost_ns_of(const struct pick_load *load, int64_t usual_ns, int64_t now_us)
+{
+	int64_t cost_ns = robust_read(&load->robust, usual_ns, load->in_flight == 0, now_us), stall;
+
+	/* Nobody has answered yet: all are alike. */
+	if (usual_ns < 0)
+		return 1;
+	if (cost_ns < usual_ns * BAND_NUMERATOR / BAND_DENOMINATOR &&
+	    cost_ns > usual_ns * BAND_DENOMINATOR / BAND_NUMERATOR)
+		cost_ns = usual_ns;
+	cost_ns = min_i64(max_i64(cost_ns, 1), COST_MAX_NS);
+	if (load->in_flight == 0 || load->answered_us <= 0)
+		return cost_ns;
+	stall = robust_stall(&load->robust, usual_ns, pick_elapsed_us(now_us, load->answered_us));
+	return stall <= 0 ? cost_ns : min_i64(cost_ns * (1 + min_i64(stall, STALL_MAX)), COST_MAX_NS);
+}
+
+/* (in flight + 1) * cost / weight, with 32 bits behind the point, cut so that it fits. */
+static uint64_t load_of(const struct pick_view *view, size_t offset, int64_t usual_ns)
+{
+	const struct pick_load *load = pick_load_of(view, offset);
+	uint64_t in_flight = load->in_flight < IN_FLIGHT_MAX ? load->in_flight : IN_FLIGHT_MAX;
+	unsigned __int128 whole = (unsigned __int128)((in_flight + 1) *
+						      (uint64_t)cost_ns_of(load, usual_ns, view->call->now_us)) *
+				  view->candidates[offset].weight_inverse;
+
+	whole >>= 16;
+	return whole < UINT64_MAX ? (uint64_t)whole : UINT64_MAX - 1;
+}
+
+static int choose_of_drawn(const struct pick_view *view, int64_t usual_ns)
+{
+	uint64_t least = UINT64_MAX;
+	int best = -1;
+
+	for (size_t i = 0; i < DRAWS; i += 2) {
+		size_t drawn[2];
+
+		if (!pick_two_uniform(view, drawn))
+			return -1;
+		for (size_t j = 0; j < COUNT_OF(drawn); j++) {
+			uint64_t load = load_of(view, drawn[j], usual_ns);
+
+			if (load < least) {
+				least = load;
+				best = (int)drawn[j];
+			}
+		}
+	}
+	return best;
+}
+
+static int choose(const struct pick_view *view, UNUSED enum reason *ret_reason)
+{
+	int64_t usual_ns = usual_get(view);
+	struct pick_least least;
+
+	if (view->set->serving_count > PICK_SCAN_MAX)
+		return choose_of_drawn(view, usual_ns);
+	pick_least_init(&least);
+	for (size_t i = 0; i < view->set->serving_count; i++) {
+		if (view->candidates[i].weight_milli > 0)
+			pick_least_feed(&least, load_of(view, i, usual_ns), i);
+	}
+	return pick_least_end(&least, view->pick);
+}
+
+const struct pick_kind pick_kind_adaptive = {
+	.choose = choose, .is_by_weight = true, .has_turns = true, .has_robust = true
+};
