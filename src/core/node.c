@@ -205,14 +205,16 @@ static bool report_is_old(const struct node_view *view, const struct report *rep
 
 static void report_writes(struct node_view *view, const struct report *report, int64_t now_us)
 {
-	int64_t writes, failures;
+	int64_t writes = 0, failures = 0;
 
 	if (report->writes < 0 || report->write_failures < 0)
 		return;
-	writes = report->writes - view->writes;
-	failures = report->write_failures - view->write_failures;
+	if (view->writes >= 0) {
+		writes = report->writes - view->writes;
+		failures = report->write_failures - view->write_failures;
+	}
 	/* Counters that went back are those of a new process; without writes nothing is told. */
-	if (view->writes >= 0 && writes > 0 && failures >= 0) {
+	if (writes > 0 && failures >= 0) {
 		view->write_failure_ppm = (int64_t)((__int128)min_i64(failures, writes) * PPM / writes);
 		view->write_told_us = now_us;
 	}
