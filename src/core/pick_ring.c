@@ -1,6 +1,8 @@
 #include "core/pick_impl.h"
 
-#define FIRST_COUNT 8 /* of the preference list; the rest is asked for only when all of these are out */
+/* Of the preference list only as much is asked for as is needed: the further down it one is, the more points of the ring lie between. */
+#define FIRST_COUNT 2
+#define GROWTH      4
 
 /* The finaliser of splitmix64 (Steele, Lea, Flood 2014) over another start than the ring's places: where a key stands among its owner's keys must
  * not depend on where it stands on the ring. Below PPM. */
@@ -43,7 +45,7 @@ static int choose_next(const struct pick_view *view, enum reason *ret_reason)
 		int offset;
 
 		if (i == known_count) {
-			size_t want = known_count == 0 ? FIRST_COUNT : node_count;
+			size_t want = known_count == 0 ? FIRST_COUNT : min_size(known_count * GROWTH, node_count);
 
 			known_count = ring_candidates(view->set->ring, view->call->key_hash, want, nodes);
 			if (i == known_count)
