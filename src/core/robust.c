@@ -25,20 +25,23 @@ int64_t robust_stall(const struct robust *robust, int64_t peers_ns, int64_t sile
 
 void robust_feed(struct robust *robust, int64_t rtt_ns, int64_t peers_ns, int64_t silent_us, int64_t now_us)
 {
-	int64_t old_ns = robust->estimate_ns, times = LIMIT_TIMES, keep_ppm;
+	int64_t old_ns = robust->estimate_ns, times = LIMIT_TIMES, age_us = now_us - robust->stamp_us, keep_ppm;
 
 	rtt_ns = min_i64(max_i64(rtt_ns, 0), RTT_MAX_NS);
 	if (robust_stall(robust, peers_ns, silent_us) > 0)
 		robust->stalled_us = now_us;
-	if (robust->stalled_us != 0 && now_us - rtt_ns / 1000 < robust->stalled_us)
+	/* What was held up tells of the stall and little of the node: it does not outweigh what is old either. */
+	if (robust->stalled_us != 0 && now_us - rtt_ns / 1000 < robust->stalled_us) {
 		times = STALLED_TIMES;
+		age_us = robust->estimate_ns < 0 ? age_us : 0;
+	}
 	/* The first answer is measured against the peers: a node that froze as we came is no slower for it. */
 	if (old_ns < 0)
 		old_ns = peers_ns;
 	if (old_ns < 0) {
 		robust->estimate_ns = rtt_ns;
 	} else {
-		keep_ppm = KEEP_PPM * curve_exp_ppm(now_us - robust->stamp_us, ROBUST_TAU_US) / PPM;
+		keep_ppm = KEEP_PPM * curve_exp_ppm(age_us, ROBUST_TAU_US) / PPM;
 		rtt_ns = min_i64(rtt_ns, times * max_i64(old_ns, 1));
 		robust->estimate_ns = rtt_ns + (int64_t)((__int128)(old_ns - rtt_ns) * keep_ppm / PPM);
 	}
