@@ -30,7 +30,7 @@ static struct buf text;
 /* One name has one text for good, so that a configuration may point to it. */
 static const char *at(const char *name)
 {
-	static char paths[40][128];
+	static char paths[80][128];
 	char path[128];
 
 	(void)snprintf(path, sizeof(path), "%s/%s", scratch, name);
