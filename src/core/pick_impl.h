@@ -73,8 +73,7 @@ static inline int pick_least_end(const struct pick_least *least, struct pick *pi
 bool pick_two_weighted(const struct pick_view *view, size_t ret_offsets[2]);
 bool pick_two_uniform(const struct pick_view *view, size_t ret_offsets[2]);
 
-/* Reading many peak EWMAs at the same instant. Halving by quadratic interpolation instead of curve_peak_read: 0.25 % off at most, and a fraction
- * of the time. */
+/* Reading many peak EWMAs at the same instant. A cubic instead of curve_peak_read: 0.02 % off at most, and a fraction of the time. */
 struct pick_decay {
 	int64_t now_us;
 	int64_t span_us;  /* after which nothing is left */
@@ -97,9 +96,11 @@ static inline int64_t pick_cost_ns(const struct pick_decay *decay, const struct 
 		return 0;
 	halvings = ((uint64_t)elapsed_us * decay->inverse) >> 32; /* 16 bits of fraction */
 	fraction = halvings & 0xffff;
-	/* 2^-f = 1 - 0.67157 f + 0.17157 f^2: right at 0, 1/2 and 1, so that it falls without a jump. */
-	rest = 65536 - ((44012 * fraction) >> 16) + ((11244 * ((fraction * fraction) >> 16)) >> 16);
-	return (int64_t)((((uint64_t)cost_ns * rest) >> 16) >> (halvings >> 16));
+	/* 2^-f as 1 - f (0.6914 - f (0.2305 - 0.0391 f)) in 32 binary places: exact at 0 and 1, 0.011 % off at most between. */
+	rest = 990027042u - ((167992802u * fraction) >> 16);
+	rest = 2969517888u - ((rest * fraction) >> 16);
+	rest = ((uint64_t)1 << 32) - ((rest * fraction) >> 16);
+	return (int64_t)((((uint64_t)cost_ns * (rest >> 16)) >> 16) >> (halvings >> 16));
 }
 
 #endif
