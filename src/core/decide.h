@@ -2,7 +2,8 @@
  * the arguments again; replay computes the line anew and compares. Pure: the owner has the file. docs/decisions.md has the fields.
  *
  * Kinds of lines ("kind"): "profile" (the whole profile, before the first line that uses its hash), "table" (a set's new table entry), "plan" (the
- * ring of a batch: nodes, weights, bytes, epsilon), "place" (one key of a batch), "pick" (one choice of a strategy).
+ * ring of a batch: nodes, weights, bytes, epsilon), "place" (one key of a batch), "pick" (one choice of a strategy); and "dropped", by which the
+ * log's writer says how many lines it could not keep (sys/logfile.h).
  *
  * Every decide_write_* appends one line and its newline. */
 #ifndef HENG_CORE_DECIDE_H
@@ -69,6 +70,7 @@ struct decide_pick {
 	struct pick_call call;
 	int64_t tau_us;
 	struct rng rng;
+	/* Of struct pick_turns; as after pick_init when the strategy keeps none. */
 	uint64_t picks;
 	uint32_t cursor;
 	int64_t usual_ns, usual_us;
@@ -95,7 +97,7 @@ struct decide_replay;
  * so a changed choice has no consequences for the lines after it. */
 struct decide_replay *decide_replay_new(const struct profile *what_if, int64_t squeeze_ppm);
 void decide_replay_free(struct decide_replay **replay);
-/* No choice: a profile or plan line; under what_if or squeeze also place and pick lines, which no profile moves. */
+/* No choice: a profile, plan or dropped line; under what_if or squeeze also place and pick lines, which no profile moves. */
 enum decide_result { DECIDE_SAME, DECIDE_OTHER, DECIDE_NO_CHOICE };
 struct decide_change {
 	char set[JUDGE_SET_SIZE];
@@ -106,14 +108,16 @@ struct decide_change {
 };
 /* Computes the line again, without or with its newline. Without what_if and squeeze the whole line is compared with the one that would be written
  * now, not the choice alone: any other digit is OTHER. With them only the choice is. A line that is no record of this log is -ERR_BAD_REQUEST with
- * what is wrong in words; one whose profile or plan has not been read (it is in an older file) is -ERR_INCOMPLETE. ret_change is always filled in
- * as far as the line tells. */
+ * what is wrong in words; one whose profile or plan has not been read (it is in an older file) is -ERR_INCOMPLETE; the beginning of a record whose
+ * end is missing is -ERR_TRUNCATED: a crash or a full disk leaves such lines, also in the middle of a file. ret_change is always filled in as far as
+ * the line tells. */
 int decide_replay_line(struct decide_replay *replay, struct str line, enum decide_result *ret_result,
 		       struct decide_change *ret_change, struct err *err);
 
 /* Reading for `explain`. The record's memory belongs to the reader and lives until the next line. Errors as above. */
+enum decide_kind { DECIDE_PROFILE, DECIDE_TABLE, DECIDE_PLAN, DECIDE_PLACE, DECIDE_PICK, DECIDE_DROPPED };
 struct decide_record {
-	enum { DECIDE_PROFILE, DECIDE_TABLE, DECIDE_PLAN, DECIDE_PLACE, DECIDE_PICK } kind;
+	enum decide_kind kind;
 	char set[JUDGE_SET_SIZE]; /* "plan", "place": the plan's id; "profile": its name */
 	int64_t wall_us;
 	struct decide_table table;      /* "table": as it was recorded */
@@ -121,6 +125,9 @@ struct decide_record {
 	struct decide_place place;      /* "place" */
 	const struct ring *ring;        /* "plan", "place" */
 	const struct decide_pick *pick; /* "pick" */
+	uint64_t dropped_count;         /* "dropped": lines */
+	/* Of "table", "place" and "pick", as the line says it: a line that somebody altered may name what is no candidate, whose index is -1. */
+	const char *selected;
 };
 int decide_read_line(struct decide_replay *replay, struct str line, const struct decide_record **ret_record,
 		     struct err *err);

@@ -4,11 +4,11 @@
 
 /* --- writing --- */
 
-void decide_put_text(struct json *json, const char *key, struct str text)
+void decide_put_text(struct json *json, const char *key, struct str text, size_t size)
 {
 	char shown[DECIDE_WHAT_SIZE];
 
-	json_str(json, key, str_from(str_display(text, shown, sizeof(shown))));
+	json_str(json, key, str_from(str_display(text, shown, min_size(size, sizeof(shown)))));
 }
 
 void decide_put_hex(struct json *json, const char *key, uint64_t value)

@@ -23,8 +23,8 @@ struct decide_field {
 #define DECIDE_ALWAYS INT64_MIN
 
 void decide_put_fields(struct json *json, const struct decide_field *fields, const void *from);
-/* Control characters and stray bytes become \xNN; cut to DECIDE_WHAT_SIZE - 1 bytes. */
-void decide_put_text(struct json *json, const char *key, struct str text);
+/* Control characters and stray bytes become \xNN. Cut to size - 1 bytes, which is what the reader has room for. */
+void decide_put_text(struct json *json, const char *key, struct str text, size_t size);
 void decide_put_hex(struct json *json, const char *key, uint64_t value);
 void decide_put_u64(struct json *json, const char *key, uint64_t value);
 

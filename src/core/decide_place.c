@@ -11,16 +11,16 @@ void decide_write_plan(struct buf *buf, const char *plan_id, const struct ring_n
 	json_open(&json, NULL);
 	json_c(&json, "kind", "plan");
 	json_i64(&json, "ts_us", wall_us);
-	decide_put_text(&json, "plan", str_from(plan_id));
+	decide_put_text(&json, "plan", str_from(plan_id), JUDGE_SET_SIZE);
 	decide_put_u64(&json, "total_bytes", total_bytes);
 	json_u64(&json, "epsilon_milli", epsilon_milli);
 	json_open_list(&json, "nodes");
 	for (size_t i = 0; i < node_count; i++) {
 		json_open(&json, NULL);
-		decide_put_text(&json, "node", str_from(nodes[i].id));
+		decide_put_text(&json, "node", str_from(nodes[i].id), SCORE_ID_SIZE);
 		json_u64(&json, "weight_milli", nodes[i].weight_milli);
 		if (nodes[i].domain)
-			decide_put_text(&json, "domain", str_from(nodes[i].domain));
+			decide_put_text(&json, "domain", str_from(nodes[i].domain), DECIDE_WHAT_SIZE);
 		json_close(&json);
 	}
 	json_close_list(&json);
@@ -36,12 +36,12 @@ void decide_write_place(struct buf *buf, const struct ring *ring, const struct d
 	json_open(&json, NULL);
 	json_c(&json, "kind", "place");
 	json_i64(&json, "ts_us", wall_us);
-	decide_put_text(&json, "plan", str_from(place->plan_id));
+	decide_put_text(&json, "plan", str_from(place->plan_id), JUDGE_SET_SIZE);
 	if (place->number)
 		decide_put_u64(&json, "number", place->number);
 	decide_put_hex(&json, "key", place->key_hash);
 	if (place->what.size)
-		decide_put_text(&json, "what", place->what);
+		decide_put_text(&json, "what", place->what, DECIDE_WHAT_SIZE);
 	decide_put_u64(&json, "size_bytes", place->size_bytes);
 	json_c(&json, "selected", place->selected < 0 ? NULL : ring_node_id(ring, (size_t)place->selected));
 	json_c(&json, "reason", reason_names[place->reason]);

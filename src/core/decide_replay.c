@@ -107,58 +107,86 @@ void decide_replay_free(struct decide_replay **replay)
 	*replay = NULL;
 }
 
+/* What a crash leaves of a record: its beginning. No record ends without its brace, and one that ends too early with some brace is not whole. */
+static bool is_torn(struct str line, const json_error_t *fault)
+{
+	const struct str head = STR("{\"kind\":\"");
+	size_t size = min_size(line.size, head.size);
+
+	if (size == 0 || memcmp(line.data, head.data, size) != 0)
+		return false;
+	return line.data[line.size - 1] != '}' || json_error_code(fault) == json_error_premature_end_of_input;
+}
+
 static int line_parse(struct decide_replay *replay, struct str line, char kind[16], struct err *err)
 {
 	json_error_t fault;
 	char shown[160];
 	int result;
 
-	if (line.size > 0 && line.data[line.size - 1] == '\n')
-		line.size--;
 	if (line.size > DECIDE_LINE_MAX)
 		return err_set(err, ERR_BAD_REQUEST, "it has more than %zu bytes", (size_t)DECIDE_LINE_MAX);
 	replay->root = json_loadb(line.data ? line.data : "", line.size, JSON_REJECT_DUPLICATES, &fault);
+	if (!replay->root && is_torn(line, &fault))
+		return err_set(err, ERR_TRUNCATED, "it is torn: its end was never written");
 	if (!replay->root)
 		return err_set(err, ERR_BAD_REQUEST, "it is not JSON, at byte %d: %s", fault.position,
 			       str_display(str_from(fault.text), shown, sizeof(shown)));
 	if (!json_is_object(replay->root))
 		return err_set(err, ERR_BAD_REQUEST, "it is not a JSON object");
 	result = decide_get_text(replay->root, "kind", false, kind, 16, err);
-	if (result == 0)
-		result = decide_get_i64(replay->root, "ts_us", INT64_MIN, INT64_MAX, &replay->record.wall_us, err);
-	return result;
+	if (result < 0)
+		return result;
+	return decide_get_i64(replay->root, strcmp(kind, "dropped") == 0 ? "wall_us" : "ts_us", INT64_MIN, INT64_MAX,
+			      &replay->record.wall_us, err);
+}
+
+static int dropped_read(struct decide_replay *replay, struct err *err)
+{
+	static const struct decide_field fields[] = {
+		{ "lines", DECIDE_U64, offsetof(struct decide_record, dropped_count), 0, 0, DECIDE_ALWAYS },
+		{ .name = NULL },
+	};
+
+	return decide_get_fields(replay->root, fields, &replay->record, err);
 }
 
 static int line_read(struct decide_replay *replay, struct str line, bool with_outputs, struct err *err)
 {
+	static const char *const kind_names[] = {
+		[DECIDE_PROFILE] = "profile", [DECIDE_TABLE] = "table", [DECIDE_PLAN] = "plan",
+		[DECIDE_PLACE] = "place",     [DECIDE_PICK] = "pick",   [DECIDE_DROPPED] = "dropped",
+	};
 	struct decide_record *record = &replay->record;
 	char kind[16] = "", shown[64];
 	int result;
 
 	line_drop(replay);
 	replay->line_count++;
+	if (line.size > 0 && line.data[line.size - 1] == '\n')
+		line.size--;
 	result = line_parse(replay, line, kind, err);
 	if (result < 0)
 		return result;
-	if (strcmp(kind, "profile") == 0) {
-		record->kind = DECIDE_PROFILE;
-		return profile_read(replay, err);
-	}
-	if (strcmp(kind, "table") == 0) {
-		record->kind = DECIDE_TABLE;
-		return decide_table_read(replay, with_outputs, err);
-	}
-	if (strcmp(kind, "plan") == 0) {
-		record->kind = DECIDE_PLAN;
-		return decide_plan_read(replay, err);
-	}
-	if (strcmp(kind, "place") == 0) {
-		record->kind = DECIDE_PLACE;
-		return decide_place_read(replay, err);
-	}
-	if (strcmp(kind, "pick") == 0) {
-		record->kind = DECIDE_PICK;
-		return decide_pick_read(replay, err);
+	record->selected = replay->recorded_selected;
+	for (size_t i = 0; i < COUNT_OF(kind_names); i++) {
+		if (strcmp(kind, kind_names[i]) != 0)
+			continue;
+		record->kind = (enum decide_kind)i;
+		switch (record->kind) {
+		case DECIDE_PROFILE:
+			return profile_read(replay, err);
+		case DECIDE_TABLE:
+			return decide_table_read(replay, with_outputs, err);
+		case DECIDE_PLAN:
+			return decide_plan_read(replay, err);
+		case DECIDE_PLACE:
+			return decide_place_read(replay, err);
+		case DECIDE_PICK:
+			return decide_pick_read(replay, err);
+		case DECIDE_DROPPED:
+			return dropped_read(replay, err);
+		}
 	}
 	return err_set(err, ERR_BAD_REQUEST, "there is no kind '%s' of records",
 		       str_display(str_from(kind), shown, sizeof(shown)));
@@ -282,6 +310,7 @@ int decide_replay_line(struct decide_replay *replay, struct str line, enum decid
 		return 0;
 	switch (record->kind) {
 	case DECIDE_PLAN:
+	case DECIDE_DROPPED:
 		return 0;
 	case DECIDE_PROFILE:
 		decide_write_profile(&replay->text, record->profile, record->wall_us);

@@ -70,7 +70,7 @@ static void put_groups(struct json *json, const struct profile *profile, const s
 			if (strcmp(group_name(&profile->dims[k]), name) == 0)
 				sum += output->dim_ppm[k] * profile->dims[k].weight_ppm;
 		}
-		json_i64(json, name, sum / PPM);
+		json_i64(json, name, (sum + PPM / 2) / PPM);
 	}
 	json_close(json);
 }
@@ -114,7 +114,7 @@ static void put_candidate(struct json *json, const struct profile *profile, cons
 			  const struct score_output *output)
 {
 	json_open(json, NULL);
-	decide_put_text(json, "node", str_from(input->id));
+	decide_put_text(json, "node", str_from(input->id), sizeof(input->id));
 	json_c(json, "state", member_state_name(input->state));
 	decide_put_fields(json, RESULT_FIELDS, output);
 	put_groups(json, profile, output);
@@ -129,7 +129,7 @@ static void put_candidate(struct json *json, const struct profile *profile, cons
 	put_words(json, input);
 	decide_put_fields(json, INPUT_FIELDS, input);
 	if (input->bar_reason[0])
-		decide_put_text(json, "bar_reason", str_from(input->bar_reason));
+		decide_put_text(json, "bar_reason", str_from(input->bar_reason), sizeof(input->bar_reason));
 	json_open(json, "report");
 	report_json(json, &input->report);
 	json_close(json);
@@ -163,8 +163,8 @@ void decide_write_table(struct buf *buf, const struct profile *profile, const st
 	json_open(&json, NULL);
 	json_c(&json, "kind", "table");
 	json_i64(&json, "ts_us", table->wall_us);
-	decide_put_text(&json, "router", str_from(table->router));
-	decide_put_text(&json, "set", str_from(table->set));
+	decide_put_text(&json, "router", str_from(table->router), sizeof(table->router));
+	decide_put_text(&json, "set", str_from(table->set), sizeof(table->set));
 	decide_put_u64(&json, "version", table->version);
 	decide_put_hex(&json, "profile", profile->hash);
 	put_decision(&json, table);
