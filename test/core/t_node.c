@@ -198,6 +198,8 @@ static void test_suspicion(void **state)
 		{ "confirms, and its own word does not help", KV, MEMBER_HEALTHY, "ppp=sR=sf=u" },
 		{ "confirms, the agent is back, gossip not yet", KV, MEMBER_HEALTHY, "R-P=sf=sR=sG=s...R=h" },
 		{ "other doors: no limit", FOLDER, MEMBER_SUSPECT, "---------=s" },
+		{ "nor does a good word grow old", FOLDER, MEMBER_SUSPECT, "T------=sf=s" },
+		{ "doubts are no confirmation, however many", KV, MEMBER_HEALTHY, "R-=sdddddd=s" },
 	};
 
 	(void)state;
@@ -257,6 +259,18 @@ static void test_leaving_by_report(void **state)
 	stage_report(&stage);
 	stage.report.leaving = 1;
 	play(&stage, "back to leave", "-=uR=u...R=l");
+}
+
+static void test_late_answers_hide_no_failure(void **state)
+{
+	struct stage stage;
+
+	(void)state;
+	stage_init(&stage, GATEWAY, MEMBER_HEALTHY);
+	play(&stage, "out by traffic", "ttt=uTT=u");
+	assert_int_equal(stage.view.health.views[HEALTH_TRAFFIC].word, HEALTH_FAILED);
+	play(&stage, "back", "PP=h");
+	assert_int_equal(stage.view.health.views[HEALTH_TRAFFIC].word, HEALTH_UNKNOWN);
 }
 
 static void test_leaving_suspect_is_offered_no_more(void **state)
@@ -602,6 +616,7 @@ int main(void)
 		cmocka_unit_test(test_suspicion),
 		cmocka_unit_test(test_leaving),
 		cmocka_unit_test(test_leaving_by_report),
+		cmocka_unit_test(test_late_answers_hide_no_failure),
 		cmocka_unit_test(test_leaving_suspect_is_offered_no_more),
 		cmocka_unit_test(test_misses_are_shown),
 		cmocka_unit_test(test_joining),
