@@ -17,12 +17,10 @@
 #define NONCE_LIMIT       (1024 * 1024)
 #define BODY_LIMIT_BYTES  ((uint64_t)1 * GIB)
 #define KEY_FILE_MAX      (16 * KIB)
-#define SMALL_FILE_MAX    256
 #define ANSWER_MAX        (16 * KIB)
 #define CHECK_INTERVAL_US (3 * SEC_US)
 #define CHECK_PATIENCE_US (5 * SEC_US)
 #define STOP_GRACE_US     (2 * SEC_US) /* heng up gives 3 s for everything */
-#define FILE_MODE         0600
 
 #define FIELD(member) offsetof(struct node_conf, member)
 const struct conf_row node_conf_rows[] = {
@@ -317,75 +315,6 @@ static const struct http_route routes[] = {
 
 /* --- starting --- */
 
-static bool is_node_id(const char *id)
-{
-	const size_t size = strlen(id);
-
-	return size > 0 && size < STORE_NODE_ID_SIZE &&
-	       strspn(id, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._-") == size;
-}
-
-/* Reads dir/name into target (one line); when it is not there, writes `fresh` there durably and takes that. */
-static int keep_text(const char *dir, const char *name, const char *fresh, char *target, size_t target_size,
-		     struct err *err)
-{
-	AUTO(buf_fini) struct buf text = BUF_INIT(SMALL_FILE_MAX);
-	char path[PATH_MAX], line[SMALL_FILE_MAX];
-
-	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
-		return err_set(err, ERR_CONFIG, "state_dir is too long");
-	if (fs_read_file(path, SMALL_FILE_MAX, &text, err) < 0) {
-		if (!err || err->sys_errno != ENOENT)
-			return -ERR_SYSTEM;
-		(void)snprintf(line, sizeof(line), "%s\n", fresh);
-		if (fs_replace_file(path, str_from(line), FILE_MODE, err) < 0)
-			return -(int)err->code;
-		*err = ERR_INIT;
-		return str_copy(str_from(fresh), target, target_size)
-			       ? 0
-			       : err_set(err, ERR_INTERNAL, "'%s' does not fit", name);
-	}
-	struct str rest = buf_str(&text), first = STR_NONE;
-	(void)str_cut(&rest, '\n', &first);
-	if (first.size == 0 || !str_copy(first, target, target_size)) {
-		err_set(err, ERR_CONFIG, "'%s' does not hold what this node once wrote there", path);
-		err_hint(err, "restore it, or remove it to make this a new node");
-		return -ERR_CONFIG;
-	}
-	return 0;
-}
-
-static int open_identity(struct node *node, const struct node_conf *conf, struct err *err)
-{
-	uint8_t secret[16];
-	char hex[2 * sizeof(secret) + 1], made[32];
-	int r;
-
-	rng_secret(secret, sizeof(secret));
-	hex_encode(secret, sizeof(secret), hex);
-	(void)snprintf(made, sizeof(made), "node-%.10s", hex);
-	if (conf->node_id[0] != '\0' && !is_node_id(conf->node_id))
-		return err_set(err, ERR_CONFIG, "node_id is not 1 to 64 of A-Z a-z 0-9 . _ -");
-	r = keep_text(conf->state_dir, "node_id", conf->node_id[0] != '\0' ? conf->node_id : made, node->id,
-		      sizeof(node->id), err);
-	if (r < 0)
-		return r;
-	if (!is_node_id(node->id) || (conf->node_id[0] != '\0' && strcmp(conf->node_id, node->id) != 0)) {
-		char shown[128];
-
-		err_set(err, ERR_CONFIG, "the state_dir '%s' is that of node '%s'", conf->state_dir,
-			str_display(str_from(node->id), shown, sizeof(shown)));
-		err_hint(err, "give each node a state_dir of its own, or node_id its old value");
-		return -ERR_CONFIG;
-	}
-	rng_secret(secret, sizeof(secret));
-	hex_encode(secret, sizeof(secret), hex);
-	r = keep_text(conf->state_dir, "incarnation", hex, node->incarnation, sizeof(node->incarnation), err);
-	if (r == 0 && !hex_decode(str_from(node->incarnation), secret, sizeof(secret)))
-		r = err_set(err, ERR_CONFIG, "'%s/incarnation' is not 32 hex digits", conf->state_dir);
-	return r;
-}
-
 static bool is_one_folder(const char *a, const char *b)
 {
 	struct stat stat_a, stat_b;
@@ -426,7 +355,7 @@ static int open_folders(struct node *node, const struct node_conf *conf, struct 
 		if (node->data_lock_fd < 0)
 			return node->data_lock_fd;
 	}
-	r = open_identity(node, conf, err);
+	r = node_open_identity(node, conf, err);
 	if (r == 0)
 		r = disk_open(&options, &node->disk, err);
 	node->checked_us = clock_mono_us();
@@ -500,7 +429,7 @@ static int open_courier(struct node *node, const struct node_conf *conf, struct 
 	(void)snprintf(options.node.id, sizeof(options.node.id), "%s", node->id);
 	(void)snprintf(options.node.addr, sizeof(options.node.addr), "%s", node->addr_text);
 	(void)snprintf(options.node.incarnation, sizeof(options.node.incarnation), "%s", node->incarnation);
-	if (conf->domain[0] != '\0' && !is_node_id(conf->domain))
+	if (conf->domain[0] != '\0' && !node_id_is_valid(conf->domain))
 		return err_set(err, ERR_CONFIG, "domain is not up to 64 of A-Z a-z 0-9 . _ -");
 	(void)snprintf(options.node.domain, sizeof(options.node.domain), "%s", conf->domain);
 	return courier_new(&options, &node->courier, err);
@@ -516,6 +445,44 @@ static int open_sweep(struct node *node, const struct node_conf *conf, struct er
 	};
 
 	return sweep_start(&options, &node->sweep, err);
+}
+
+static void open_self(struct node *node, const struct node_conf *conf)
+{
+	const char *data_dir = conf->data_dir[0] != '\0' ? conf->data_dir : conf->state_dir;
+	const char *const dirs[] = { conf->state_dir, data_dir };
+
+	node->self = self_new(node->id, node->incarnation, data_dir, dirs,
+			      is_one_folder(conf->state_dir, data_dir) ? 1 : COUNT_OF(dirs));
+	/* The floor of space is the disk's business, which counts what is promised as well and says "disk_low". */
+	self_set_floors(node->self, 0, 0, 0);
+}
+
+/* What the process cannot measure on itself. */
+static void fill_report(void *owner, struct report *report)
+{
+	struct node *node = owner;
+	struct fs_space space;
+	uint64_t reserved_bytes;
+	bool is_low;
+
+	report->migrating = report->leaving = 0;
+	/* A disk that cannot tell its space is told by the folders' check. */
+	if (disk_space(node->disk, &space, &reserved_bytes, &is_low, NULL) == 0)
+		report->disk_free_bytes = (int64_t)space.free_bytes;
+}
+
+static int open_report(struct node *node, const struct node_conf *conf, struct err *err)
+{
+	const struct node_report_options options = {
+		.scheduler = conf->scheduler,
+		.internal_key = node->internal_keys[0],
+		.self = node->self,
+		.fill = fill_report,
+		.owner = node,
+	};
+
+	return node_report_start(&options, &node->report, err);
 }
 
 int node_start(const struct node_conf *conf, struct node **ret_node, struct err *err)
@@ -535,6 +502,8 @@ int node_start(const struct node_conf *conf, struct node **ret_node, struct err 
 	if (r == 0)
 		r = open_keys(node, conf->cluster_key_file, to);
 	if (r == 0)
+		open_self(node, conf);
+	if (r == 0)
 		r = work_new("disk", (unsigned)conf->workers, JOB_LIMIT, &node->work, to);
 	if (r == 0)
 		r = open_server(node, conf, to);
@@ -547,6 +516,8 @@ int node_start(const struct node_conf *conf, struct node **ret_node, struct err 
 		r = courier_start(node->courier, to);
 	if (r == 0)
 		r = open_sweep(node, conf, to);
+	if (r == 0)
+		r = open_report(node, conf, to);
 	if (r < 0) {
 		node_stop(&node);
 		return r;
@@ -569,12 +540,14 @@ void node_stop(struct node **node)
 	if (n->server)
 		http_server_stop(n->server, STOP_GRACE_US);
 	sweep_stop(&n->sweep);
+	node_report_stop(&n->report);
 	courier_stop(&n->courier);
 	if (n->work)
 		work_free(&n->work);
 	if (n->server)
 		http_server_free(&n->server);
 	disk_close(&n->disk);
+	self_free(&n->self);
 	n->nonces->ops->free(n->nonces);
 	fs_close(&n->data_lock_fd);
 	fs_close(&n->lock_fd);

@@ -1,4 +1,4 @@
-/* What node.c (the node's life and its small calls) and node_put.c (taking chunks) share. */
+/* What node.c (the node's life and its small calls), node_identity.c (who it is) and node_put.c (taking chunks) share. */
 #ifndef HENG_FOLDER_NODE_INSIDE_H
 #define HENG_FOLDER_NODE_INSIDE_H
 
@@ -7,8 +7,10 @@
 #include "folder/courier.h"
 #include "folder/disk.h"
 #include "folder/node.h"
+#include "folder/node_report.h"
 #include "folder/sweep.h"
 #include "plug/nonce.h"
+#include "plug/self.h"
 #include "wire/ticket.h"
 
 #define NODE_HEX_KEY_SIZE (2 * MAC_SIZE + 1)
@@ -26,6 +28,8 @@ struct node {
 	struct nonce_store *nonces;
 	struct courier *courier;
 	struct sweep *sweep;
+	struct self *self;
+	struct node_report *report;
 	struct http_server *server;
 
 	pthread_mutex_t health_lock; /* protects the rest */
@@ -36,6 +40,10 @@ struct node {
 
 /* PUT /api/v1/upload/chunk/:transfer/:file/:chunk */
 void node_put_begin(struct http_call *call, void *app);
+
+/* Reads id and incarnation from conf->state_dir, or makes them (node_identity.c). */
+int node_open_identity(struct node *node, const struct node_conf *conf, struct err *err);
+bool node_id_is_valid(const char *id);
 
 /* The ids of a chunk, from the path's parameters; -ERR_BAD_REQUEST. */
 int node_chunk_ids(const struct http_call *call, char ret_transfer_id[ULID_SIZE], uint64_t *ret_file_id,

@@ -26,11 +26,25 @@ struct node_put {
 	int result;
 	struct err err; /* why it failed; once set, what still comes of the body is not written */
 	bool is_repeat;
+	/* For the node's report. */
+	bool is_counted, is_write;
+	int64_t submitted_us;
+	int64_t service_us; /* in the pool and on the disk: what the node takes, whatever the client's line and the scheduler take */
 };
+
+/* What the node itself is to blame for; refusals and clients that give up are not. */
+static bool is_own_failure(enum err_code code)
+{
+	return code == ERR_DISK || code == ERR_SYSTEM || code == ERR_NO_MEMORY || code == ERR_INTERNAL;
+}
 
 static void put_free(struct node_put *put)
 {
+	const bool is_failed = is_own_failure(put->err.code);
+
 	MUST(put->disk_put == NULL);
+	if (put->is_counted)
+		self_ended(put->node->self, put->service_us, is_failed, put->is_write || is_failed, clock_mono_us());
 	free(put);
 }
 
@@ -38,8 +52,12 @@ static bool put_submit(struct node_put *put, void (*run)(struct job *job),
 		       void (*done)(struct job *job, struct loop *home))
 {
 	put->job = (struct job){ .run = run, .done = done, .owner = put };
+	put->submitted_us = clock_mono_us();
 	return work_submit(put->node->work, &put->job, http_loop(put->call));
 }
+
+/* Each job's done begins with it. */
+static void put_back(struct node_put *put) { put->service_us += max_i64(0, clock_mono_us() - put->submitted_us); }
 
 static void busy(struct node_put *put)
 {
@@ -161,6 +179,7 @@ static void write_done(struct job *job, struct loop *home UNUSED)
 {
 	struct node_put *put = job->owner;
 
+	put_back(put);
 	http_body_resume(put->call);
 }
 
@@ -191,6 +210,7 @@ static void commit_done(struct job *job, struct loop *home UNUSED)
 {
 	struct node_put *put = job->owner;
 
+	put_back(put);
 	if (put->result < 0)
 		fail(put);
 	else
@@ -271,8 +291,10 @@ static void begin_done(struct job *job, struct loop *home)
 {
 	struct node_put *put = job->owner;
 
+	put_back(put);
 	if (put->result == DISK_WRITE) {
 		put->err = ERR_INIT;
+		put->is_write = true;
 		/* The first piece may come, or the call be found gone, before this returns. */
 		http_take_body(put->call, &put_sink);
 		return;
@@ -420,6 +442,8 @@ void node_put_begin(struct http_call *call, void *app)
 		put_free(put);
 		return;
 	}
+	put->is_counted = true;
+	self_began(put->node->self);
 	is_submitted = r < 0 ? put_submit(put, replay_run, replay_done) : put_submit(put, begin_run, begin_done);
 	if (is_submitted)
 		return;
