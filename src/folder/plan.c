@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "folder/plan_log.h"
 #include "sys/fs.h"
 
 #define PLAN_PIECE_BYTES  (256 * KIB)
@@ -105,6 +106,7 @@ struct plan_writer {
 	struct store_plan *plan;
 	const struct ring *ring;
 	struct ring_batch *batch;
+	struct plan_log *log; /* NULL: none */
 	struct store_transfer *transfer;
 	int64_t now_wall_us;
 	uint64_t next_file_id;
@@ -135,7 +137,9 @@ static int write_chunk(struct plan_writer *writer, const struct store_object *ob
 	if (!writer->plan)
 		return 0;
 	key = plan_chunk_key(writer->transfer->id, path, object->file_id, object->is_pack, chunk_index);
-	node_index = ring_batch_assign(writer->batch, key, chunk.size_bytes);
+	node_index = writer->log ? plan_log_assign(writer->log, key, chunk.size_bytes,
+						   object->is_pack ? STR("(pack)") : path, chunk_index)
+				 : ring_batch_assign(writer->batch, key, chunk.size_bytes);
 	if (node_index < 0)
 		return err_set(err, ERR_NO_NODES, "no node takes work");
 	snprintf(chunk.target_node, sizeof(chunk.target_node), "%s", ring_node_id(writer->ring, (size_t)node_index));
@@ -249,8 +253,27 @@ static int write_all(struct plan_writer *writer, int manifest_fd, const struct p
 	return 0;
 }
 
+static void open_log(struct plan_writer *writer, const struct plan_facts *facts, const struct plan_record *record)
+{
+	const struct plan_log_options options = {
+		.file = record->file,
+		.is_every = record->is_every,
+		.plan_id = writer->transfer->id,
+		.ring = writer->ring,
+		.nodes = record->nodes,
+		.node_count = record->node_count,
+		.batch = writer->batch,
+		.total_bytes = facts->total_bytes,
+		.key_bytes_max = writer->transfer->chunk_bytes,
+		.epsilon_milli = PLAN_LOAD_EPSILON,
+		.wall_us = writer->now_wall_us,
+	};
+
+	writer->log = plan_log_new(&options);
+}
+
 int plan_write(struct store *store, const struct ring *ring, int manifest_fd, const struct plan_facts *facts,
-	       struct store_transfer *transfer, struct err *err)
+	       struct store_transfer *transfer, const struct plan_record *record, struct err *err)
 {
 	struct plan_writer writer = {
 		.store = store,
@@ -271,6 +294,8 @@ int plan_write(struct store *store, const struct ring *ring, int manifest_fd, co
 	transfer->entry_count = transfer->file_count = transfer->object_count = transfer->chunk_count = 0;
 	transfer->total_bytes = 0;
 	writer.batch = ring_batch_new(ring, facts->total_bytes, PLAN_LOAD_EPSILON);
+	if (store && record && record->file)
+		open_log(&writer, facts, record);
 	if (store)
 		result = store->ops->plan_begin(store, transfer, &writer.plan, err);
 	if (result == 0)
@@ -279,6 +304,9 @@ int plan_write(struct store *store, const struct ring *ring, int manifest_fd, co
 		result = store->ops->plan_commit(&writer.plan, transfer, err);
 	if (writer.plan)
 		store->ops->plan_abort(&writer.plan);
+	if (result == 0 && writer.log)
+		plan_log_commit(writer.log);
+	plan_log_free(&writer.log);
 	ring_batch_free(&writer.batch);
 	return result;
 }

@@ -24,8 +24,15 @@ uint64_t plan_pack_bytes(uint64_t chunk_bytes);
 uint64_t plan_chunk_key(const char *transfer_id, struct str path, uint64_t file_id, bool is_pack, uint64_t chunk_index);
 
 /* Second pass: writes the plan in one store transaction. transfer: filled but for counts and pack_bytes, which are set. ring: targets by weighted
- * ring with bounded load by bytes (epsilon 250 milli). -ERR_NO_NODES on an empty ring. store NULL: only counts, for a dry run. */
+ * ring with bounded load by bytes (epsilon 250 milli). -ERR_NO_NODES on an empty ring. store NULL: only counts, for a dry run. record: NULL, or where
+ * the decisions go once the plan is durable; a dry run decides nothing. */
+struct plan_record {
+	struct logfile *file;
+	bool is_every;                 /* every chunk's place, not the spilled ones' alone */
+	const struct ring_node *nodes; /* as the ring was built of them */
+	size_t node_count;
+};
 int plan_write(struct store *store, const struct ring *ring, int manifest_fd, const struct plan_facts *facts,
-	       struct store_transfer *transfer, struct err *err);
+	       struct store_transfer *transfer, const struct plan_record *record, struct err *err);
 
 #endif

@@ -77,6 +77,14 @@ const struct conf_row sched_conf_rows[] = {
 	       "connections to one node while merging"),
 	NUMBER("final_free_floor", CONF_SIZE, final_free_floor_bytes, 0, INT64_MAX, "64MiB",
 	       "bytes kept free in the final store"),
+	TEXT("profile", profile, "", "file of the folder profile by which nodes are scored; default: the built-in one"),
+	TEXT("decision_log", decision_log, "",
+	     "file that keeps every decision; default: state_dir/decisions.jsonl; off: none"),
+	NUMBER("decision_log_rotate", CONF_SIZE, decision_log_rotate_bytes, (int64_t)MIB, (int64_t)(1024 * GIB),
+	       "64MiB", "a new file once it is larger"),
+	NUMBER("decision_log_keep", CONF_INT, decision_log_keep, 1, 1000, "8", "former files that are kept"),
+	CHOICE("decision_log_places", decision_log_places, "spilled|all", "spilled",
+	       "which chunks get a line: those that did not go to their owner, or all"),
 	NUMBER("threads", CONF_INT, threads, 0, 256, "0", "serving threads; 0: one a core"),
 	NUMBER("workers", CONF_INT, workers, 1, 256, "8", "threads for blocking work"),
 	CHOICE("loop", loop, "auto|io_uring|epoll", "auto", "event loop"),
@@ -111,6 +119,7 @@ static const struct http_route routes[] = {
 	{ "GET", "/api/v1/nodes", sched_begin_nodes },
 	{ "POST", "/internal/v1/nodes/register", sched_begin_register },
 	{ "POST", "/internal/v1/receipts", sched_begin_receipts },
+	{ "POST", "/internal/v1/reports", sched_begin_reports },
 	{ "POST", "/internal/v1/transfers/finished", sched_begin_finished },
 	{ NULL, NULL, NULL },
 };
@@ -185,6 +194,12 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 		.node_connection_limit = (unsigned)conf->merge_node_connections,
 		.node_lost_after_us = conf->node_lost_after_us,
 	};
+	struct pool_options pooling = {
+		.internal_key = sched->internal_keys[0],
+		.probe_interval_us = conf->probe_interval_us,
+		.probe_timeout_us = conf->probe_timeout_us,
+		.profile = &sched->profile,
+	};
 	char database[PATH_TEXT_MAX];
 	int result;
 
@@ -195,8 +210,11 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 	if (result == 0)
 		result = work_new("plan", SCHED_PLANNERS, WORK_QUEUE_MAX, &sched->plans, err);
 	if (result == 0)
-		result = pool_start(sched->store, sched->internal_keys[0], conf->probe_interval_us,
-				    conf->probe_timeout_us, &sched->pool, err);
+		result = sched_open_decisions(sched, conf, err);
+	pooling.store = sched->store;
+	pooling.log = sched->decisions;
+	if (result == 0)
+		result = pool_start(&pooling, &sched->pool, err);
 	if (result == 0)
 		result = merge_start(&merging, sched->store, sched->pool, &sched->merge, err);
 	return result;
@@ -238,6 +256,8 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	sched->probe_interval_us = conf->probe_interval_us;
 	result = sched_auth_load(sched, conf, err);
 	if (result == 0)
+		result = sched_load_profile(sched, conf->profile, err);
+	if (result == 0)
 		result = prepare_dirs(sched, err);
 	if (result == 0)
 		result = start_parts(sched, conf, err);
@@ -269,6 +289,8 @@ void sched_stop(struct sched **sched_ref)
 		pool_halt(sched->pool);
 	merge_stop(&sched->merge);
 	pool_stop(&sched->pool);
+	if (sched->decisions)
+		logfile_close(&sched->decisions);
 	if (sched->store)
 		sched->store->ops->close(sched->store);
 	fs_close(&sched->final_fd);

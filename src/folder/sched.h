@@ -22,6 +22,11 @@ struct sched_conf {
 	int64_t node_lost_after_us;
 	int64_t merge_objects, merge_node_connections;
 	uint64_t final_free_floor_bytes;
+	const char *profile;      /* file of a folder profile; "" or NULL: the built-in */
+	const char *decision_log; /* path; "" or NULL: state_dir/decisions.jsonl; "off": none */
+	uint64_t decision_log_rotate_bytes;
+	int64_t decision_log_keep;
+	int decision_log_places; /* spilled | all */
 	int64_t threads, workers;
 	int loop;
 	bool is_insecure;

@@ -359,11 +359,18 @@ static int plan(struct sched_call *c, const struct plan_facts *facts)
 	const struct create *create = c->state;
 	struct store *store = c->sched->store;
 	struct pool_ring *ring = pool_ring_get(c->sched->pool);
+	const struct plan_record record = {
+		.file = c->sched->decisions,
+		.is_every = c->sched->is_every_place,
+		.nodes = ring->nodes,
+		.node_count = ring->node_count,
+	};
 	struct store_transfer transfer;
 	int result;
 
 	fill_transfer(c, facts, &transfer);
-	result = plan_write(create->is_dry_run ? NULL : store, ring->ring, create->fd, facts, &transfer, &c->err);
+	result = plan_write(create->is_dry_run ? NULL : store, ring->ring, create->fd, facts, &transfer, &record,
+			    &c->err);
 	pool_ring_put(c->sched->pool, ring);
 	if (result < 0)
 		return err_wrap(&c->err, "planning transfer %s", transfer.id);

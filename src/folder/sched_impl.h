@@ -10,6 +10,7 @@
 #include "folder/pool.h"
 #include "folder/sched.h"
 #include "plug/store.h"
+#include "sys/logfile.h"
 #include "wire/ticket.h"
 
 #define SCHED_CHUNK_BYTES_MIN   ((uint64_t)64 * KIB)
@@ -43,6 +44,9 @@ struct sched {
 	struct store *store;
 	struct pool *pool;
 	struct merge *merge;
+	struct profile profile;
+	struct logfile *decisions; /* NULL: none is kept */
+	bool is_every_place;
 	struct work *work;  /* short calls on the store */
 	struct work *plans; /* its threads are the planners */
 	struct http_server *server;
@@ -111,6 +115,10 @@ int sched_answer_transfer(struct sched_call *c, const struct store_transfer *tra
 /* A decimal query argument; fallback when it is absent. */
 int sched_query_u64(struct sched_call *c, const char *name, uint64_t fallback, uint64_t *ret_value);
 
+/* --- the profile, and the log of what is decided by it (sched_decisions.c) --- */
+int sched_load_profile(struct sched *sched, const char *path, struct err *err);
+int sched_open_decisions(struct sched *sched, const struct sched_conf *conf, struct err *err);
+
 /* --- space (sched_space.c) --- */
 /* Is there room for a transfer of this size beside all others that are open or being planned (but for the own claim)? except_id: one that is
  * about to go, or NULL. */
@@ -135,6 +143,7 @@ void sched_begin_complete(struct http_call *call, void *app);
 void sched_begin_nodes(struct http_call *call, void *app);
 void sched_begin_register(struct http_call *call, void *app);
 void sched_begin_receipts(struct http_call *call, void *app);
+void sched_begin_reports(struct http_call *call, void *app);
 void sched_begin_finished(struct http_call *call, void *app);
 
 #endif

@@ -1,4 +1,4 @@
-/* Calls about nodes: what they say of themselves, and what is asked about them. */
+/* Calls of nodes: they register, they tell what they stored, they ask what is over. */
 #include "folder/sched_impl.h"
 
 #include <stdlib.h>
@@ -214,50 +214,4 @@ void sched_begin_finished(struct http_call *call, void *app)
 	c->body_limit_bytes = SCHED_FINISHED_MAX * ULID_SIZE; /* an id and a line end each */
 	c->type = "text/plain; charset=utf-8";
 	sched_call_go(c);
-}
-
-/* --- GET nodes --- */
-
-static void json_node(struct json *json, const struct pool_node *node)
-{
-	json_open(json, NULL);
-	json_c(json, "id", node->id);
-	json_c(json, "addr", node->addr);
-	json_c(json, "state", member_state_name(node->state));
-	json_bool(json, "takes_work", node->takes_work);
-	json_bool(json, "is_disk_low", node->is_disk_low);
-	json_milli(json, "weight", node->weight_milli);
-	json_c(json, "domain", node->domain);
-	json_u64(json, "free_bytes", node->free_bytes);
-	json_u64(json, "total_bytes", node->total_bytes);
-	json_c(json, "diagnosis", node->diagnosis);
-	json_u64(json, "missed", node->missed_count);
-	json_u64(json, "chunks_in", node->chunk_count_in);
-	json_close(json);
-}
-
-static int run_nodes(struct sched_call *c)
-{
-	struct pool_node *nodes = must_zalloc(POOL_NODES_MAX, sizeof(*nodes));
-	size_t count = min_size(pool_list(c->sched->pool, nodes, POOL_NODES_MAX), POOL_NODES_MAX);
-	struct json json;
-
-	json_init(&json, &c->answer);
-	json_open(&json, NULL);
-	json_open_list(&json, "nodes");
-	for (size_t i = 0; i < count; i++)
-		json_node(&json, &nodes[i]);
-	json_close_list(&json);
-	json_i64(&json, "server_time_us", clock_wall_us());
-	json_close(&json);
-	free(nodes);
-	return 0;
-}
-
-void sched_begin_nodes(struct http_call *call, void *app)
-{
-	struct sched_call *c = sched_client_call(call, app, run_nodes);
-
-	if (c)
-		sched_call_go(c);
 }

@@ -244,7 +244,11 @@ struct world *world_new(void)
 	world->final_fd = openat(world->root_fd, "final", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	world->digest = DIGEST_SHA256;
 	GOOD(store_sqlite_open(path, &world->store, &err));
-	GOOD(pool_start(world->store, WORLD_KEY, 50 * MSEC_US, 2 * SEC_US, &world->pool, &err));
+	const struct pool_options pooling = { .store = world->store,
+					      .internal_key = WORLD_KEY,
+					      .probe_interval_us = 50 * MSEC_US,
+					      .probe_timeout_us = 2 * SEC_US };
+	GOOD(pool_start(&pooling, &world->pool, &err));
 	for (unsigned i = 0; i < WORLD_NODE_COUNT; i++) {
 		struct world_node *node = &world->nodes[i];
 		snprintf(node->id, sizeof(node->id), "n%u", i + 1);
@@ -344,7 +348,7 @@ static void plan(struct world *world, const char *batch)
 	str_copy(STR("tester"), transfer->user, sizeof(transfer->user));
 	str_copy(str_from(facts.digest), transfer->manifest_digest, sizeof(transfer->manifest_digest));
 	struct pool_ring *ring = pool_ring_get(world->pool);
-	GOOD(plan_write(world->store, ring->ring, fd, &facts, transfer, &err));
+	GOOD(plan_write(world->store, ring->ring, fd, &facts, transfer, NULL, &err));
 	pool_ring_put(world->pool, ring);
 	close(fd);
 }

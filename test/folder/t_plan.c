@@ -172,7 +172,7 @@ static int plan_fd(int fd, size_t node_count, struct store_transfer *transfer, b
 	int result = plan_scan(fd, &manifest_limits_default, &facts, err);
 
 	assert_int_equal(result, 0);
-	result = plan_write(is_dry ? NULL : &memory.store, ring, fd, &facts, transfer, err);
+	result = plan_write(is_dry ? NULL : &memory.store, ring, fd, &facts, transfer, NULL, err);
 	ring_free(&ring);
 	close(fd);
 	return result;
@@ -425,7 +425,7 @@ static void a_changed_spool_aborts(void **state)
 	(void)state;
 	assert_int_equal(plan_scan(fd, &manifest_limits_default, &facts, NULL), 0);
 	facts.digest[0] = facts.digest[0] == '0' ? '1' : '0';
-	assert_int_equal(plan_write(&memory.store, ring, fd, &facts, &transfer, NULL), -ERR_MANIFEST_CRC);
+	assert_int_equal(plan_write(&memory.store, ring, fd, &facts, &transfer, NULL, NULL), -ERR_MANIFEST_CRC);
 	assert_int_equal(memory.committed, 0);
 	assert_int_equal(memory.aborted, 1);
 	ring_free(&ring);

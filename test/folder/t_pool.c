@@ -94,7 +94,12 @@ static int tear_down(void **state)
 
 static void start(int64_t interval_us)
 {
-	assert_int_equal(pool_start(&memory.store, KEY, interval_us, PROBE_US, &pool, NULL), 0);
+	const struct pool_options options = { .store = &memory.store,
+					      .internal_key = KEY,
+					      .probe_interval_us = interval_us,
+					      .probe_timeout_us = PROBE_US };
+
+	assert_int_equal(pool_start(&options, &pool, NULL), 0);
 	pool_on_change(pool, on_change, NULL);
 }
 
@@ -306,6 +311,191 @@ static void a_failed_disk_is_out_at_once(void **state)
 	assert_int_equal(node.state, MEMBER_HEALTHY);
 	assert_string_equal(node.diagnosis, "/data is read-only");
 	assert_int_equal(ring_size(NULL), 0);
+}
+
+/* --- what nodes report --- */
+
+static void fill_message(const struct fake_node *fake, struct report_message *message)
+{
+	static uint64_t sequence;
+
+	memset(message, 0, sizeof(*message));
+	snprintf(message->node_id, sizeof(message->node_id), "%s", fake->id);
+	snprintf(message->incarnation, sizeof(message->incarnation), "%s", fake->incarnation);
+	message->sequence = ++sequence;
+	report_init(&message->report);
+	message->report.cpu_cores_milli = 4000;
+	message->report.cpu_busy_milli = 400;
+	message->report.started_wall_us = 1700000000000000;
+}
+
+static uint32_t ring_weight(const char *id)
+{
+	struct pool_ring *ring = pool_ring_get(pool);
+	uint32_t weight_milli = 0;
+
+	assert_int_equal(ring->node_count, ring_node_count(ring->ring));
+	for (size_t i = 0; i < ring->node_count; i++) {
+		if (strcmp(ring->nodes[i].id, id) == 0)
+			weight_milli = ring->nodes[i].weight_milli;
+	}
+	pool_ring_put(pool, ring);
+	return weight_milli;
+}
+
+/* The listeners are told of a new ring, and whoever asks for one has the new weight. */
+static void await_weight(const char *id, uint32_t weight_milli)
+{
+	int64_t deadline_us = clock_mono_us() + 20 * SEC_US;
+	unsigned seen = 0;
+
+	while (ring_weight(id) != weight_milli) {
+		struct timespec until;
+
+		assert_true(clock_mono_us() < deadline_us);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec += 5;
+		pthread_mutex_lock(&change_lock);
+		while (change_count == seen && pthread_cond_timedwait(&change_cond, &change_lock, &until) == 0)
+			;
+		seen = change_count;
+		pthread_mutex_unlock(&change_lock);
+	}
+}
+
+static void a_busy_node_gets_less(void **state)
+{
+	struct report_message message;
+	struct pool_judged *judged;
+	struct pool_verdict verdict;
+
+	(void)state;
+	start(NEVER_US);
+	for (size_t i = 0; i < 2; i++) {
+		fake_start(&nodes[i], i == 0 ? "n1" : "n2", "one");
+		assert_int_equal(register_fake(&nodes[i], NULL), 0);
+		wait_for(nodes[i].id, is_working);
+	}
+	assert_int_equal(ring_weight("n1"), 1000);
+	fill_message(&nodes[0], &message);
+	message.report.cpu_busy_milli = 3600;
+	assert_int_equal(pool_report(pool, &message, NULL), 0);
+	await_weight("n1", 600);
+	assert_int_equal(ring_weight("n2"), 1000);
+	assert_int_equal(pool_judged(pool, &judged, &verdict), 2);
+	assert_int_equal(judged[0].output.score_ppm, 600000);
+	assert_int_equal(judged[0].ring_milli, 600);
+	assert_int_equal(judged[0].report.cpu_busy_milli, 3600);
+	assert_true(judged[0].report_age_us >= 0);
+	assert_int_equal(judged[0].sources[HEALTH_PROBE].word, HEALTH_GOOD);
+	assert_int_equal(judged[0].sources[HEALTH_HEARTBEAT].word, HEALTH_GOOD);
+	assert_int_equal(judged[0].sources[HEALTH_GOSSIP].word, HEALTH_UNKNOWN);
+	assert_int_equal(judged[1].report_age_us, -1);
+	assert_string_equal(verdict.profile.name, "folder");
+	assert_true(verdict.table_version > 0);
+	free(judged);
+	fill_message(&nodes[0], &message);
+	message.report.cpu_busy_milli = 3000; /* 75 %: as it was */
+	assert_int_equal(pool_report(pool, &message, NULL), 0);
+	fill_message(&nodes[0], &message);
+	message.report.cpu_busy_milli = 2700;
+	assert_int_equal(pool_report(pool, &message, NULL), 0);
+	await_weight("n1", 1000);
+}
+
+static void a_folder_that_fails_is_said(void **state)
+{
+	struct report_message message;
+	struct pool_node node;
+
+	(void)state;
+	start(NEVER_US);
+	fake_start(&nodes[0], "n1", "one");
+	assert_int_equal(register_fake(&nodes[0], NULL), 0);
+	wait_for("n1", is_working);
+	fill_message(&nodes[0], &message);
+	message.dir_count = 2;
+	snprintf(message.dirs[0].path, sizeof(message.dirs[0].path), "/srv/a");
+	snprintf(message.dirs[1].path, sizeof(message.dirs[1].path), "/srv/b");
+	snprintf(message.dirs[1].diagnosis, sizeof(message.dirs[1].diagnosis), "/srv/b is\nread-only");
+	message.report.dirs_failed = 1;
+	assert_int_equal(pool_report(pool, &message, NULL), 0);
+	node = wait_for("n1", is_idle);
+	assert_int_equal(node.state, MEMBER_HEALTHY);
+	assert_string_equal(node.diagnosis, "/srv/b is\\x0aread-only");
+	fill_message(&nodes[0], &message);
+	message.dir_count = 1;
+	message.report.dirs_failed = 0;
+	assert_int_equal(pool_report(pool, &message, NULL), 0);
+	node = wait_for("n1", is_working);
+	assert_string_equal(node.diagnosis, "");
+}
+
+/* Nobody has seen yet whether it can be reached, and how much space it has. */
+static void a_report_before_the_first_probe_is_no_work(void **state)
+{
+	struct report_message message;
+	struct pool_node node;
+
+	(void)state;
+	start(OFTEN_US);
+	fake_start(&nodes[0], "n1", "one");
+	nodes[0].is_failing = true;
+	assert_int_equal(register_fake(&nodes[0], NULL), 0);
+	fill_message(&nodes[0], &message);
+	assert_int_equal(pool_report(pool, &message, NULL), 0);
+	node = wait_for("n1", has_missed);
+	assert_false(node.takes_work);
+	assert_int_equal(ring_size(NULL), 0);
+	pthread_mutex_lock(&nodes[0].lock);
+	nodes[0].is_failing = false;
+	pthread_mutex_unlock(&nodes[0].lock);
+	wait_for("n1", is_working);
+}
+
+static void reports_that_are_refused(void **state)
+{
+	struct report_message message;
+	struct err err = ERR_INIT;
+
+	(void)state;
+	start(NEVER_US);
+	fake_start(&nodes[0], "n1", "one");
+	fill_message(&nodes[0], &message);
+	assert_int_equal(pool_report(pool, &message, &err), -ERR_STATE);
+	assert_non_null(strstr(err.text, "n1"));
+	assert_int_equal(register_fake(&nodes[0], NULL), 0);
+	snprintf(message.incarnation, sizeof(message.incarnation), "two");
+	assert_int_equal(pool_report(pool, &message, &err), -ERR_NODE_CONFLICT);
+	assert_non_null(strstr(err.text, nodes[0].addr));
+}
+
+/* A replacement is not blamed for what its forerunner said. */
+static void a_replacement_begins_anew(void **state)
+{
+	struct report_message message;
+	struct pool_judged *judged;
+	struct pool_verdict verdict;
+
+	(void)state;
+	start(NEVER_US);
+	fake_start(&nodes[0], "n1", "one");
+	fake_start(&nodes[1], "n1", "two");
+	assert_int_equal(register_fake(&nodes[0], NULL), 0);
+	wait_for("n1", is_working);
+	fill_message(&nodes[0], &message);
+	message.dir_count = 1;
+	snprintf(message.dirs[0].diagnosis, sizeof(message.dirs[0].diagnosis), "broken");
+	message.report.dirs_failed = 1;
+	assert_int_equal(pool_report(pool, &message, NULL), 0);
+	wait_for("n1", is_idle);
+	fake_stop(&nodes[0]);
+	assert_int_equal(register_fake(&nodes[1], NULL), 0);
+	wait_for("n1", is_working);
+	assert_int_equal(pool_judged(pool, &judged, &verdict), 1);
+	assert_int_equal(judged[0].report_age_us, -1);
+	assert_int_equal(judged[0].dir_count, 0);
+	free(judged);
 }
 
 /* --- who is who --- */
@@ -576,6 +766,11 @@ int main(void)
 		CASE(a_low_disk_is_out_and_comes_back),
 		CASE(a_reported_low_disk_is_out_at_once),
 		CASE(a_failed_disk_is_out_at_once),
+		CASE(a_busy_node_gets_less),
+		CASE(a_folder_that_fails_is_said),
+		CASE(a_report_before_the_first_probe_is_no_work),
+		CASE(reports_that_are_refused),
+		CASE(a_replacement_begins_anew),
 		CASE(another_node_at_the_address),
 		CASE(two_live_nodes_with_one_id),
 		CASE(a_conflict_right_after_a_restart),
