@@ -34,11 +34,13 @@ const struct cmd_option cmd_up_options[] = {
 	{ "listen", 'l', "HOST:PORT", "where the scheduler serves; port 0 picks one (127.0.0.1:7080)" },
 	{ "nodes", 'n', "N", "storage nodes, 1 to 64 (3)" },
 	{ "restart-after", 0, "SECONDS|never", "when a node that died is started again (10)" },
+	{ "profile", 0, "FILE", "by which the nodes are scored (the built-in folder profile)" },
 	{ .name = NULL },
 };
 
 struct up {
 	char dir[PATH_MAX], listen[128], key_path[PATH_MAX + 32];
+	char profile[PATH_MAX]; /* absolute; "": built-in */
 	char api_key[65], api_key_sha256[DIGEST_HEX_SIZE];
 	const char *loop;
 	uint64_t node_count;
@@ -62,37 +64,47 @@ static int up_make_dir(struct up *up, const char *name, struct err *err)
 	return r < 0 ? r : fs_make_dirs(path, err);
 }
 
+/* It goes into configuration files, and a folder into the one line that scripts read. */
+static int up_check_path(const char *path, const char *option, struct err *err)
+{
+	for (const char *c = path; *c != '\0'; c++) {
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			return err_set(err, ERR_USAGE, "the path of %s has a control character in it", option);
+	}
+	/* YAML is UTF-8, and knows control characters beyond ASCII: U+0085 would be read as a line end. */
+	if (!utf8_is_valid(str_from(path)))
+		return err_set(err, ERR_USAGE, "the path of %s is not UTF-8", option);
+	for (const char *c = path; *c != '\0'; c++) {
+		if ((unsigned char)*c == 0xc2 && (unsigned char)c[1] < 0xa0)
+			return err_set(err, ERR_USAGE, "the path of %s has a control character in it", option);
+	}
+	return 0;
+}
+
 /* As the user gave it, made absolute: links in it stay, so that the paths shown are those that the user knows. */
-static int up_take_dir(struct up *up, const char *dir, struct err *err)
+static int up_take_path(const char *given, const char *option, char target[PATH_MAX], struct err *err)
 {
 	char cwd[PATH_MAX] = "";
+	if (given[0] != '/' && getcwd(cwd, sizeof(cwd)) == NULL)
+		return err_sys(err, ERR_SYSTEM, errno, "finding the current folder");
+	size_t size = strlen(given);
+	while (size > 1 && given[size - 1] == '/')
+		size--;
+	int written = given[0] == '/' ? snprintf(target, PATH_MAX, "%.*s", (int)size, given)
+				      : snprintf(target, PATH_MAX, "%s/%.*s", cwd, (int)size, given);
+	if (written >= PATH_MAX)
+		return err_set(err, ERR_USAGE, "the path of %s is too long", option);
+	return up_check_path(target, option, err);
+}
+
+static int up_take_dir(struct up *up, const char *dir, struct err *err)
+{
 	if (dir == NULL || dir[0] == '\0') {
 		err_set(err, ERR_USAGE, "no data folder");
 		err_hint(err, "heng up --data DIR");
 		return -(int)ERR_USAGE;
 	}
-	if (dir[0] != '/' && getcwd(cwd, sizeof(cwd)) == NULL)
-		return err_sys(err, ERR_SYSTEM, errno, "finding the current folder");
-	size_t size = strlen(dir);
-	while (size > 1 && dir[size - 1] == '/')
-		size--;
-	int written = dir[0] == '/' ? snprintf(up->dir, sizeof(up->dir), "%.*s", (int)size, dir)
-				    : snprintf(up->dir, sizeof(up->dir), "%s/%.*s", cwd, (int)size, dir);
-	if (written >= (int)sizeof(up->dir))
-		return err_set(err, ERR_USAGE, "the path of --data is too long");
-	/* It goes into configuration files and into the one line that scripts read. */
-	for (const char *c = up->dir; *c != '\0'; c++) {
-		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			return err_set(err, ERR_USAGE, "the path of --data has a control character in it");
-	}
-	/* YAML is UTF-8, and knows control characters beyond ASCII: U+0085 would be read as a line end. */
-	if (!utf8_is_valid(str_from(up->dir)))
-		return err_set(err, ERR_USAGE, "the path of --data is not UTF-8");
-	for (const char *c = up->dir; *c != '\0'; c++) {
-		if ((unsigned char)*c == 0xc2 && (unsigned char)c[1] < 0xa0)
-			return err_set(err, ERR_USAGE, "the path of --data has a control character in it");
-	}
-	return 0;
+	return up_take_path(dir, "--data", up->dir, err);
 }
 
 /* Reads a key file, or makes one of 32 random bytes. The file's text is `prefix`, 64 hex digits, a line end. */
@@ -195,6 +207,8 @@ static int up_write_scheduler(struct up *up, struct boot_child *child, struct er
 	up_yaml(&text, "final_dir", up->dir, "final");
 	up_yaml(&text, "cluster_key_file", up->dir, "cluster.key");
 	up_yaml(&text, "loop", up->loop, "");
+	if (up->profile[0] != '\0')
+		up_yaml(&text, "profile", up->profile, "");
 	buf_printf(&text, "users:\n  - name: uploader\n    key_sha256: %s\n    role: uploader\n", up->api_key_sha256);
 	return up_write(up, child, &text, err);
 }
@@ -399,11 +413,14 @@ static int up_run(struct up *up, struct err *err)
 static int up_read_options(const struct cmd *cmd, const char *const *values, struct up *up, struct err *err)
 {
 	const char *listen = cmd_value(cmd, values, "listen"), *restart = cmd_value(cmd, values, "restart-after");
+	const char *profile = cmd_value(cmd, values, "profile");
 	uint64_t restart_after_s = UP_RESTART_AFTER_S;
 	bool is_never = restart != NULL && strcmp(restart, "never") == 0;
 	enum loop_backend backend;
 	up->node_count = 3;
 	int r = up_take_dir(up, cmd_value(cmd, values, "data"), err);
+	if (r == 0 && profile != NULL && profile[0] != '\0')
+		r = up_take_path(profile, "--profile", up->profile, err);
 	if (r == 0)
 		r = cmd_number(cmd, values, "nodes", 1, UP_NODES_MAX, &up->node_count, err);
 	if (r == 0 && !is_never)
