@@ -43,30 +43,38 @@ static inline int64_t pick_elapsed_us(int64_t now_us, int64_t then_us)
 	return (int64_t)((uint64_t)now_us - (uint64_t)then_us);
 }
 
-/* The least so far and all that share its place, so that ties are broken at random without a draw for each. */
+/* The least of the values that are fed, each with its offset; ties broken at random. Two passes without a branch: counts in flight are small
+ * and tie often, which no processor foretells. */
 struct pick_least {
-	uint64_t value;
+	uint64_t least;
 	size_t count;
+	uint64_t values[SCORE_SET_MAX];
 	uint16_t offsets[SCORE_SET_MAX];
 };
 static inline void pick_least_init(struct pick_least *least)
 {
-	least->value = UINT64_MAX;
+	least->least = UINT64_MAX;
 	least->count = 0;
 }
 static inline void pick_least_feed(struct pick_least *least, uint64_t value, size_t offset)
 {
-	/* Without branches: the order of values is what no processor can foretell. */
-	least->count = value < least->value ? 0 : least->count;
 	least->offsets[least->count] = (uint16_t)offset;
-	least->count += value <= least->value;
-	least->value = value < least->value ? value : least->value;
+	least->values[least->count++] = value;
+	least->least = value < least->least ? value : least->least;
 }
+/* The offset; -1 when nothing was fed. */
 static inline int pick_least_end(const struct pick_least *least, struct pick *pick)
 {
-	if (least->count <= 1)
-		return least->count == 1 ? least->offsets[0] : -1;
-	return least->offsets[pick_draw(pick, least->count)];
+	uint16_t ties[SCORE_SET_MAX + 1];
+	size_t tie_count = 0;
+
+	for (size_t i = 0; i < least->count; i++) {
+		ties[tie_count] = least->offsets[i];
+		tie_count += least->values[i] == least->least;
+	}
+	if (tie_count <= 1)
+		return tie_count == 1 ? ties[0] : -1;
+	return ties[pick_draw(pick, tie_count)];
 }
 
 /* Two different offsets at random, by weight or all alike, of those with a weight above 0; when there is only one, both are it. False: none. */

@@ -24,11 +24,16 @@ static int choose(const struct pick_view *view, UNUSED enum reason *ret_reason)
 		begin(view);
 	for (size_t i = 0; i < view->set->serving_count; i++) {
 		const struct route_candidate *candidate = &view->candidates[i];
-		int64_t *held = &current[candidate->node_index];
+		int64_t *held = &current[candidate->node_index], has = *held;
 
-		*held = min_i64(max_i64(*held, -total), total) + candidate->weight_milli;
-		richest = candidate->weight_milli > 0 && *held > most ? i : richest;
-		most = candidate->weight_milli > 0 && *held > most ? *held : most;
+		if (candidate->weight_milli == 0)
+			continue;
+		if ((uint64_t)has + (uint64_t)total > 2 * (uint64_t)total)
+			has = has < 0 ? -total : total;
+		has += candidate->weight_milli;
+		*held = has;
+		richest = has > most ? i : richest;
+		most = max_i64(has, most);
 	}
 	current[view->candidates[richest].node_index] -= total;
 	return (int)richest;
