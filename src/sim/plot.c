@@ -93,15 +93,13 @@ static void write_label(struct buf *buf, double x, double y, const char *attribu
 	buf_append_c(buf, "</text>\n");
 }
 
-/* 0.7, 12, 340, 1.2 s */
-static char *value_text(double value_ms, char target[16])
+/* 0.7, 12, 340, 1.2 s: milliseconds go without saying where there is no room for their unit. */
+static char *value_text(double value_ms, const char *unit, char target[16])
 {
-	if (value_ms >= 1000)
+	if (value_ms >= 999.5)
 		snprintf(target, 16, "%.3g s", value_ms / 1e3);
-	else if (value_ms >= 99.5)
-		snprintf(target, 16, "%.0f", value_ms);
 	else
-		snprintf(target, 16, "%.2g", value_ms);
+		snprintf(target, 16, "%.*g%s", value_ms >= 99.5 ? 3 : 2, value_ms, unit);
 	return target;
 }
 
@@ -117,7 +115,8 @@ static void write_axis(struct buf *buf, const struct axis *axis)
 			continue;
 		buf_printf(buf, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#dddddd\"/>\n",
 			   PLOT_LEFT, y, PLOT_WIDTH - PLOT_RIGHT, y);
-		write_label(buf, PLOT_LEFT - 8, y + 4, " text-anchor=\"end\" fill=\"#444444\"", value_text(tick, text));
+		write_label(buf, PLOT_LEFT - 8, y + 4, " text-anchor=\"end\" fill=\"#444444\"",
+			    value_text(tick, " ms", text));
 	}
 	buf_printf(buf, "<path d=\"M%.1f %.1fV%.1fH%.1f\" fill=\"none\" stroke=\"#444444\"/>\n", PLOT_LEFT, axis->top,
 		   axis->bottom, PLOT_WIDTH - PLOT_RIGHT);
@@ -137,7 +136,7 @@ static void write_bar(struct buf *buf, const struct axis *axis, int64_t value_ns
 	buf_printf(buf, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x, y, width,
 		   axis->bottom - y, colour);
 	write_label(buf, x + width / 2, y - 4, " text-anchor=\"middle\" font-size=\"10\"",
-		    value_text((double)value_ns / 1e6, text));
+		    value_text((double)value_ns / 1e6, "", text));
 }
 
 static void write_bars(struct buf *buf, const struct result *const *results, size_t count)
@@ -150,7 +149,8 @@ static void write_bars(struct buf *buf, const struct result *const *results, siz
 		axis_take(&axis, fine_quantile_ns(&results[i]->latency, 999000));
 	}
 	axis_close(&axis);
-	write_label(buf, PLOT_LEFT, BARS_TOP - 22, " font-weight=\"bold\"", "P99 and P99.9 by policy");
+	write_label(buf, PLOT_LEFT, BARS_TOP - 22, " font-weight=\"bold\"",
+		    "P99 and P99.9 by policy (ms where no unit is given)");
 	buf_printf(buf, "<rect x=\"760\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", BARS_TOP - 32,
 		   P99_COLOUR);
 	write_label(buf, 777, BARS_TOP - 22, "", "P99");

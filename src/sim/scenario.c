@@ -423,7 +423,7 @@ static int compare_changes(const void *a, const void *b)
 	const struct scenario_change *x = a, *y = b;
 	if (x->at_us != y->at_us)
 		return x->at_us < y->at_us ? -1 : 1;
-	/* Equal times keep the order of the file, which is that of memory as long as nothing has moved: qsort may move, so node and deed decide. */
+	/* qsort keeps no order among equals, so node and deed decide. */
 	if (x->node != y->node)
 		return x->node < y->node ? -1 : 1;
 	return x->what - y->what;

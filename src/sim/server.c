@@ -7,8 +7,9 @@ void server_init(struct server *server, uint32_t worker_count, size_t queue_limi
 {
 	MUST(worker_count > 0);
 	*server = (struct server){ .is_up = true, .worker_count = worker_count, .queue_limit = queue_limit };
-	server->idle = must_zalloc(worker_count, sizeof(*server->idle));
-	server->slots = must_zalloc(worker_count, sizeof(*server->slots));
+	server->is_reporting = server->is_estimating = true;
+	server->slots = must_zalloc(worker_count, sizeof(*server->slots) + sizeof(*server->idle));
+	server->idle = (void *)(server->slots + worker_count);
 	for (uint32_t i = 0; i < worker_count; i++)
 		server->idle[i] = worker_count - 1 - i;
 	server->busy_until_ns = server->reported_ns = server->started_ns = now_ns;
@@ -20,7 +21,6 @@ void server_init(struct server *server, uint32_t worker_count, size_t queue_limi
 
 void server_fini(struct server *server)
 {
-	free(server->idle);
 	free(server->slots);
 	free(server->queue);
 	*server = (struct server){ 0 };
@@ -92,8 +92,10 @@ void server_finish(struct server *server, uint32_t worker, int64_t now_ns, struc
 	*ret_done = (struct server_done){ .job = slot->job, .service_ns = now_ns - slot->began_ns };
 	server->request_count++;
 	server->pace.served_count++;
-	hist_window_feed(&server->latency, (now_ns - slot->job.arrived_ns) / 1000, now_ns / 1000);
-	recent_feed(&server->recent, slot->job.load_before_count, now_ns - slot->job.arrived_ns);
+	if (server->is_reporting)
+		hist_window_feed(&server->latency, (now_ns - slot->job.arrived_ns) / 1000, now_ns / 1000);
+	if (server->is_estimating)
+		recent_feed(&server->recent, slot->job.load_before_count, now_ns - slot->job.arrived_ns);
 	if (server->queue_count > 0) {
 		struct server_job next = queue_pop(server);
 		ret_done->is_next_started = true;

@@ -17,23 +17,27 @@ struct server_slot {
 	struct server_job job;
 	int64_t began_ns;
 };
+/* What each request touches comes first: thousands of servers do not fit into a processor's cache. */
 struct server {
-	bool is_up;
-	uint32_t epoch; /* grows with each crash: what ends in an older one is void */
+	bool is_up, is_leaving;
+	bool is_reporting,
+		is_estimating; /* whether anybody will ask for server_report, server_estimate_ns; true at first */
+	uint32_t epoch;        /* grows with each crash: what ends in an older one is void */
 	uint32_t worker_count, busy_count;
 	uint32_t *idle;            /* the workers without a job: worker_count - busy_count of them */
-	struct server_slot *slots; /* of each worker */
+	struct server_slot *slots; /* of each worker; idle lies behind */
 	struct server_job *queue;  /* a ring; capacity a power of two */
 	size_t queue_capacity, queue_head, queue_count, queue_limit;
+	int64_t busy_ns, busy_until_ns; /* workers' busy time, and up to when it is summed */
+	uint64_t request_count, failure_count;
+	int64_t synced_ns; /* its data is whole from then on */
 	struct pace pace;
 	/* Of its own, for reports. */
+	uint64_t report_sequence;
+	int64_t reported_busy_ns, reported_ns;
+	int64_t started_ns, sync_began_ns;
 	struct hist_window latency;
 	struct recent recent;
-	uint64_t request_count, failure_count, report_sequence;
-	int64_t busy_ns, busy_until_ns, reported_busy_ns,
-		reported_ns;                          /* workers' busy time, and up to when it is summed */
-	int64_t started_ns, synced_ns, sync_began_ns; /* its data is whole from synced_ns on */
-	bool is_leaving;
 };
 /* pace is set by the caller afterwards. */
 void server_init(struct server *server, uint32_t worker_count, size_t queue_limit, int64_t now_ns);

@@ -40,11 +40,11 @@ struct pace_rule {
 };
 #define PACE_RULES_MAX 8
 struct pace {
-	struct pace_rule rules[PACE_RULES_MAX];
-	size_t rule_count, freeze_count;
+	size_t rule_count, freeze_count; /* the freezes are the first of the rules */
 	int64_t started_ns;
 	bool is_cold;          /* it came, or came back, with nothing cached */
 	uint64_t served_count; /* since then */
+	struct pace_rule rules[PACE_RULES_MAX];
 };
 void pace_init(struct pace *pace);
 /* False: no room, or with this freeze the node could stand still for ever. */

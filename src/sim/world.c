@@ -10,6 +10,7 @@
 
 #define REPORT_EVERY_NS (REPORT_INTERVAL_US * 1000)
 #define PROBES_MAX      16
+#define NOBODY          UINT32_MAX
 #define STREAM_ARRIVALS 1 /* of random numbers, each for one purpose, so that no choice shifts another's */
 #define STREAM_KEYS     2
 #define STREAM_WORK     3
@@ -19,14 +20,14 @@
 #define STREAM_POLICIES 16
 
 /* What always comes the same delay after it was put. */
-enum lane { LANE_ARRIVALS, LANE_OUT, LANE_BACK, LANE_TIMEOUTS, LANE_REPORTS };
+enum lane { LANE_ARRIVALS, LANE_OUT, LANE_BACK, LANE_ALARM, LANE_REPORTS };
 _Static_assert(LANE_REPORTS < EVENT_LANES, "a lane for each delay");
 enum happening {
 	ARRIVAL,    /* of a request at a router */
 	AT_SERVER,  /* a: flight */
 	FINISHED,   /* a: node | worker << 16, b: the server's epoch */
 	ANSWERED,   /* a: flight */
-	TIMED_OUT,  /* a: flight, b: generation */
+	ALARM,      /* the oldest flight may have timed out */
 	ASKED,      /* a: probe, at its server */
 	TOLD,       /* a: probe, back at its router */
 	REPORT_DUE, /* a: node */
@@ -40,7 +41,8 @@ struct flight {
 	int64_t start_ns, sent_ns; /* when the request arrived; when this try left the router */
 	int64_t work_ns, service_ns;
 	uint64_t number, key_hash;
-	uint32_t generation, queue_count;
+	uint32_t older, newer; /* those sent before and after it that their routers wait for too */
+	uint32_t queue_count;
 	uint16_t router, set, node;
 	bool is_retry, is_measured, is_failed;
 	bool is_given_up; /* by the router */
@@ -74,16 +76,48 @@ struct world {
 	struct sim_view *views;
 	size_t router_count;
 	struct pool flights, probes, mails;
+	uint32_t oldest, newest; /* flights that routers wait for, in the order in which they will time out */
+	bool is_alarm_set;
 	struct result *result;
 };
 
 static int64_t now_us(const struct world *world) { return WORLD_EPOCH_US + world->now_ns / 1000; }
 static struct flight *flight_at(const struct world *world, uint32_t index) { return pool_at(&world->flights, index); }
 
-static void flight_free(struct world *world, uint32_t index)
+static void set_alarm(struct world *world)
 {
-	flight_at(world, index)->generation++;
-	pool_give(&world->flights, index);
+	world->is_alarm_set = world->oldest != NOBODY;
+	if (world->is_alarm_set)
+		event_put_lane(&world->queue, LANE_ALARM, flight_at(world, world->oldest)->sent_ns + world->timeout_ns,
+			       ALARM, 0, 0);
+}
+
+static void wait_begin(struct world *world, uint32_t index)
+{
+	struct flight *flight = flight_at(world, index);
+	flight->older = world->newest;
+	flight->newer = NOBODY;
+	if (world->newest != NOBODY)
+		flight_at(world, world->newest)->newer = index;
+	else
+		world->oldest = index;
+	world->newest = index;
+	if (!world->is_alarm_set)
+		set_alarm(world);
+}
+
+/* The alarm stays as it is: when it comes it looks again. */
+static void wait_end(struct world *world, uint32_t index)
+{
+	const struct flight *flight = flight_at(world, index);
+	if (flight->older != NOBODY)
+		flight_at(world, flight->older)->newer = flight->newer;
+	else
+		world->oldest = flight->newer;
+	if (flight->newer != NOBODY)
+		flight_at(world, flight->newer)->older = flight->older;
+	else
+		world->newest = flight->older;
 }
 
 static void request_end(struct world *world, const struct flight *flight, bool is_failed)
@@ -127,8 +161,7 @@ static void flight_send(struct world *world, uint32_t index, uint16_t node)
 	}
 	world->policy->sent(router, node, now_us(world));
 	event_put_lane(&world->queue, LANE_OUT, world->now_ns + world->network_ns, AT_SERVER, index, 0);
-	event_put_lane(&world->queue, LANE_TIMEOUTS, world->now_ns + world->timeout_ns, TIMED_OUT, index,
-		       flight->generation);
+	wait_begin(world, index);
 	if (world->policy->probes != NULL)
 		ask_probes(world, flight->router, flight->set);
 }
@@ -189,7 +222,6 @@ static void flight_done(struct world *world, uint32_t index, bool is_failed)
 		.work_ns = service_draw_ns(&world->service, &rng),
 		.number = flight.number,
 		.key_hash = flight.key_hash,
-		.generation = second->generation,
 		.router = flight.router,
 		.set = flight.set,
 		.is_retry = true,
@@ -218,7 +250,6 @@ static void on_arrival(struct world *world)
 		.work_ns = service_draw_ns(&world->service, &world->work),
 		.number = number,
 		.key_hash = keys_hash(rank),
-		.generation = flight->generation,
 		.router = (uint16_t)router,
 		.set = (uint16_t)set,
 		.is_measured = world->now_ns >= world->warmup_ns,
@@ -231,7 +262,7 @@ static void on_arrival(struct world *world)
 		return;
 	}
 	request_end(world, flight, true);
-	flight_free(world, index);
+	pool_give(&world->flights, index);
 }
 
 static void put_answer(struct world *world, uint32_t index)
@@ -250,7 +281,7 @@ static void flight_lose(struct world *world, uint32_t index)
 	struct flight *flight = flight_at(world, index);
 	flight->is_lost = true;
 	if (flight->is_given_up)
-		flight_free(world, index);
+		pool_give(&world->flights, index);
 }
 
 static void on_server(struct world *world, uint32_t index)
@@ -298,22 +329,29 @@ static void on_finished(struct world *world, const struct event *event)
 
 static void on_answered(struct world *world, uint32_t index)
 {
-	struct flight *flight = flight_at(world, index);
-	if (!flight->is_given_up)
-		flight_done(world, index, flight->is_failed);
-	flight_free(world, index);
+	if (!flight_at(world, index)->is_given_up) {
+		wait_end(world, index);
+		flight_done(world, index, flight_at(world, index)->is_failed);
+	}
+	pool_give(&world->flights, index);
 }
 
-static void on_timed_out(struct world *world, const struct event *event)
+static void on_timed_out(struct world *world, uint32_t index)
 {
-	struct flight *flight = flight_at(world, event->a);
-	if (flight->generation != event->b)
-		return;
+	struct flight *flight = flight_at(world, index);
+	wait_end(world, index);
 	flight->is_given_up = true;
 	world->result->timed_out_count += flight->is_measured;
-	flight_done(world, event->a, true);
-	if (flight_at(world, event->a)->is_lost)
-		flight_free(world, event->a);
+	flight_done(world, index, true);
+	if (flight_at(world, index)->is_lost)
+		pool_give(&world->flights, index);
+}
+
+static void on_alarm(struct world *world)
+{
+	while (world->oldest != NOBODY && flight_at(world, world->oldest)->sent_ns + world->timeout_ns <= world->now_ns)
+		on_timed_out(world, world->oldest);
+	set_alarm(world);
 }
 
 static void on_asked(struct world *world, uint32_t index)
@@ -459,8 +497,8 @@ static int step(struct world *world, const struct event *event, struct err *err)
 	case ANSWERED:
 		on_answered(world, event->a);
 		break;
-	case TIMED_OUT:
-		on_timed_out(world, event);
+	case ALARM:
+		on_alarm(world);
 		break;
 	case ASKED:
 		on_asked(world, event->a);
@@ -510,6 +548,8 @@ static void world_init_servers(struct world *world)
 		server_init(&world->servers[node], (uint32_t)world->scenario->workers,
 			    (size_t)world->scenario->queue_limit, 0);
 		scenario_pace(world->scenario, node, &world->servers[node].pace);
+		world->servers[node].is_reporting = world->policy->report != NULL;
+		world->servers[node].is_estimating = world->policy->probes != NULL;
 		/* Each reports at its own time, as processes that were started by hand do. */
 		event_put(&world->queue, REPORT_EVERY_NS * (int64_t)(node + 1) / (int64_t)node_count, REPORT_DUE,
 			  (uint32_t)node, 0);
@@ -581,6 +621,8 @@ int world_run(const struct world_conf *conf, struct result *result, struct err *
 		.flights = POOL_INIT(struct flight),
 		.probes = POOL_INIT(struct probe),
 		.mails = POOL_INIT(struct mail),
+		.oldest = NOBODY,
+		.newest = NOBODY,
 		.result = result,
 	};
 	event_queue_init(&world.queue);
