@@ -8,6 +8,7 @@ struct c3 {
 	struct outstanding own;
 	struct c3_node *nodes;
 	struct c3_rate *rates;
+	bool is_begun;
 };
 
 static double blend(double old, double sample) { return C3_ALPHA * sample + (1.0 - C3_ALPHA) * old; }
@@ -48,6 +49,7 @@ void c3_rate_init(struct c3_rate *rate, int64_t now_us)
 		.rate_before = C3_TOKENS_MAX,
 		.decreased_us = now_us,
 		.increased_us = now_us,
+		.ran_out_us = -1,
 		.tokens = C3_TOKENS_MAX,
 		.tokens_us = now_us,
 		.slot = now_us / C3_INTERVAL_US,
@@ -77,6 +79,8 @@ void c3_rate_sent(struct c3_rate *rate, int64_t now_us)
 
 	rate->tokens = tokens > 0.0 ? tokens : 0.0;
 	rate->tokens_us = now_us;
+	if (tokens < 1.0)
+		rate->ran_out_us = now_us;
 }
 
 /* Closes the intervals that are over; those that nothing came in are closed in one go. */
@@ -103,6 +107,8 @@ static void set_rate(struct c3_rate *rate, double value, int64_t now_us)
 
 void c3_rate_answered(struct c3_rate *rate, bool is_failed, int64_t now_us)
 {
+	bool is_limit = rate->ran_out_us >= 0 && now_us - rate->ran_out_us <= C3_INTERVAL_US;
+
 	close_slots(rate, now_us);
 	if (!is_failed)
 		rate->received_count++;
@@ -113,7 +119,7 @@ void c3_rate_answered(struct c3_rate *rate, bool is_failed, int64_t now_us)
 
 		rate->increased_us = now_us;
 		set_rate(rate, fmin(target, rate->rate + C3_STEP_MAX), now_us);
-	} else if (rate->received > 0.0 && rate->rate > rate->received &&
+	} else if (is_limit && rate->received > 0.0 && rate->rate > rate->received &&
 		   now_us - rate->increased_us > C3_HYSTERESIS * C3_INTERVAL_US) {
 		rate->rate_before = rate->rate;
 		rate->decreased_us = now_us;
@@ -128,9 +134,15 @@ static void *c3_new(const struct sim_view *view, uint64_t seed)
 	outstanding_init(&c3->own, view, seed);
 	c3->nodes = must_zalloc(view->node_count, sizeof(c3->nodes[0]));
 	c3->rates = must_zalloc(view->node_count, sizeof(c3->rates[0]));
-	for (size_t i = 0; i < view->node_count; i++)
-		c3_rate_init(&c3->rates[i], 0);
 	return c3;
+}
+
+/* The clock does not begin at 0, and a rate that was never lowered would seem to have been left alone since then. */
+static void begin(struct c3 *c3, int64_t now_us)
+{
+	for (size_t i = 0; !c3->is_begun && i < c3->own.view->node_count; i++)
+		c3_rate_init(&c3->rates[i], now_us);
+	c3->is_begun = true;
 }
 
 static void c3_free(void *policy)
@@ -155,6 +167,7 @@ static int c3_choose(void *policy, size_t set_index, uint64_t key_hash, int64_t 
 	uint64_t tied_count = 0;
 	int chosen = -1;
 
+	begin(c3, now_us);
 	(void)key_hash;
 	for (size_t i = 0; i < set->count; i++) {
 		uint16_t node = set->nodes[i];
@@ -184,6 +197,7 @@ static int64_t c3_hold(void *policy, size_t set_index, int64_t now_us)
 	const struct sim_set *set = &c3->own.view->sets[set_index];
 	int64_t least_us = INT64_MAX;
 
+	begin(c3, now_us);
 	for (size_t i = 0; i < set->count; i++) {
 		least_us = min_i64(least_us, c3_rate_wait_us(&c3->rates[set->nodes[i]], now_us));
 		if (least_us == 0)
@@ -196,6 +210,7 @@ static void c3_sent(void *policy, uint16_t node, int64_t now_us)
 {
 	struct c3 *c3 = policy;
 
+	begin(c3, now_us);
 	outstanding_sent(&c3->own, node);
 	c3_rate_sent(&c3->rates[node], now_us);
 }
@@ -229,11 +244,14 @@ const struct sim_policy sim_policy_c3 = {
 	.name = "c3",
 	.help = "least (R - 1/mu) + (1 + outstanding * routers + queue)^3 / mu among those that a cubic send rate "
 		"allows",
-	.source = "Suresh et al., C3, NSDI 2015, constants of the paper and of the authors' simulator (absim): EWMA "
-		  "0.9, beta 0.2, gamma 4e-6, smax 10, "
-		  "20 ms, hysteresis two intervals, ten tokens at first and at most; backpressure through `hold`, one "
-		  "queue a set; q counts "
-		  "running requests too; a failure counts as its time, at least the time-out; no shadow reads",
+	.source = "Suresh et al., C3, NSDI 2015; constants of the paper and of the authors' code (absim, Cassandra): "
+		  "EWMA 0.9, beta 0.2, gamma 4e-6, "
+		  "smax 10, 20 ms, hysteresis four intervals, ten tokens at first and at most; backpressure through "
+		  "`hold`, one queue a set. Ours: "
+		  "a rate falls only where its tokens ran out (literally taken, a router's rates sink below an "
+		  "open-loop demand and its queues "
+		  "never end); q counts running requests too; a failure counts as its time, at least the time-out; no "
+		  "shadow reads",
 	.new = c3_new,
 	.free = c3_free,
 	.choose = c3_choose,

@@ -85,7 +85,7 @@ static void *snitch_new(const struct sim_view *view, uint64_t seed)
 	snitch->sorted = must_zalloc(count, sizeof(double));
 	for (size_t i = 0; i < count; i++)
 		snitch->medians[i] = -1.0;
-	snitch->reset_us = SNITCH_RESET_US;
+	snitch->reset_us = -1;
 	return snitch;
 }
 
@@ -152,6 +152,8 @@ static void snitch_tick(void *policy, int64_t now_us)
 	struct snitch *snitch = policy;
 	size_t count = snitch->view->node_count;
 
+	if (snitch->reset_us < 0)
+		snitch->reset_us = now_us - SNITCH_UPDATE_US + SNITCH_RESET_US;
 	if (now_us >= snitch->reset_us) {
 		snitch->reset_us = now_us + SNITCH_RESET_US;
 		for (size_t i = 0; i < count; i++)

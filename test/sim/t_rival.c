@@ -117,8 +117,10 @@ static void test_c3_tokens(void **state)
 	assert_int_equal(c3_rate_wait_us(&rate, 5000), 2000); /* ten in 20 ms */
 	assert_int_equal(c3_rate_wait_us(&rate, 6500), 500);
 	assert_int_equal(c3_rate_wait_us(&rate, 7000), 0);
+	assert_int_equal(rate.ran_out_us, 5000);
 	c3_rate_sent(&rate, 1000000); /* full again, but ten at most */
 	assert_near(rate.tokens, 9);
+	assert_int_equal(rate.ran_out_us, 5000);
 }
 
 static void test_c3_cubic(void **state)
@@ -164,21 +166,34 @@ static void test_c3_decrease(void **state)
 	(void)state;
 	c3_rate_init(&rate, 0);
 	/* Nothing came back in a whole interval yet: no sign of congestion. */
+	c3_rate_sent(&rate, 19000);
+	rate.ran_out_us = 19000;
 	c3_rate_answered(&rate, false, 19000);
 	assert_near(rate.rate, 10);
-	/* One answer in the first interval: 0.1 of it; we may send ten. Within two intervals of an increase (or the start) nothing falls. */
-	c3_rate_answered(&rate, false, 40000);
-	assert_near(rate.received, 0.1 * 0.9);
+	/* One answer in the first interval: 0.1 of it; we may send ten. Within four intervals of an increase (or the start) nothing falls. */
+	rate.ran_out_us = 80000;
+	c3_rate_answered(&rate, false, 80000);
+	assert_near(rate.received, 0.1 * 0.9 * 0.9 * 0.9);
 	assert_near(rate.rate, 10);
-	c3_rate_answered(&rate, false, 40001);
+	/* Nor where the rate was not the limit. */
+	rate.ran_out_us = 60000;
+	c3_rate_answered(&rate, false, 80001);
+	assert_near(rate.rate, 10);
+	rate.ran_out_us = 60001;
+	c3_rate_answered(&rate, false, 80001);
 	assert_near(rate.rate, 2);
 	assert_near(rate.rate_before, 10);
-	/* A failed one is no answer. */
-	c3_rate_answered(&rate, true, 60000);
-	assert_near(rate.received, 0.1 * 2 + 0.9 * 0.09);
-	c3_rate_answered(&rate, true, 80000);
-	assert_near(rate.received, 0.9 * (0.1 * 2 + 0.9 * 0.09));
-	assert_true(rate.rate >= C3_RATE_MIN);
+	assert_int_equal(rate.decreased_us, 80001);
+	/* A failed one is no answer: three came since 80 ms, none after 100 ms. */
+	c3_rate_answered(&rate, true, 100000);
+	assert_near(rate.received, 0.1 * 3 + 0.9 * 0.0729);
+	c3_rate_answered(&rate, true, 120000);
+	assert_near(rate.received, 0.9 * (0.1 * 3 + 0.9 * 0.0729));
+	for (int64_t now_us = 200000; now_us < 4 * SEC_US; now_us += 50000) {
+		rate.ran_out_us = now_us;
+		c3_rate_answered(&rate, true, now_us);
+	}
+	assert_near(rate.rate, C3_RATE_MIN);
 }
 
 static void test_c3_policy(void **state)
