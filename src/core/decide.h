@@ -131,5 +131,7 @@ struct decide_record {
 };
 int decide_read_line(struct decide_replay *replay, struct str line, const struct decide_record **ret_record,
 		     struct err *err);
+/* The record of the last line that was replayed; of a table without the recorded outputs. */
+const struct decide_record *decide_replay_record(const struct decide_replay *replay);
 
 #endif

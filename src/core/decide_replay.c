@@ -201,6 +201,8 @@ int decide_read_line(struct decide_replay *replay, struct str line, const struct
 	return result;
 }
 
+const struct decide_record *decide_replay_record(const struct decide_replay *replay) { return &replay->record; }
+
 /* --- comparing --- */
 
 struct difference {

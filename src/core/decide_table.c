@@ -212,23 +212,25 @@ static int read_words(const json_t *candidate, struct score_input *input, struct
 
 static int read_report(const json_t *candidate, struct report *report, struct err *err)
 {
-	json_t *numbers = json_object_get(candidate, "report"), *value;
-	const char *name;
+	const json_t *numbers = json_object_get(candidate, "report"), *value;
+	size_t seen_count = 0;
 
 	report_init(report);
 	if (!json_is_object(numbers))
 		return err_set(err, ERR_BAD_REQUEST, "'report' is not an object");
-	json_object_foreach(numbers, name, value)
-	{
-		char shown[64];
+	for (int field = 0; field < REPORT_FIELDS; field++) {
+		int64_t number = 0;
 
-		if (!json_is_integer(value) || json_integer_value(value) < 0 ||
-		    !report_set_named(report, name, json_integer_value(value)))
-			return err_set(
-				err, ERR_BAD_REQUEST,
-				"'report' says '%s', which is no measured number, or gives it no value of 0 or more",
-				str_display(str_from(name), shown, sizeof(shown)));
+		value = json_object_get(numbers, report_rows[field].name);
+		if (!value)
+			continue;
+		if (decide_get_i64(numbers, report_rows[field].name, 0, INT64_MAX, &number, err) < 0)
+			return err_wrap(err, "'report'");
+		report_set(report, (enum report_field)field, number);
+		seen_count++;
 	}
+	if (seen_count != json_object_size(numbers))
+		return err_set(err, ERR_BAD_REQUEST, "'report' has a number that no node measures");
 	return 0;
 }
 
