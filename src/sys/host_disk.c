@@ -4,7 +4,7 @@
 
 #include "sys/host_inside.h"
 
-/* An overlay on an overlay on ...: the kernel allows two. */
+/* An overlay on an overlay on ...: the kernel allows two. Where the upper folder is out of sight its path may lead back to the overlay itself. */
 #define STACK_MAX 4
 /* One sample in so much time, so that the ring covers the window however often we are asked. */
 #define SAMPLE_INTERVAL_US (HOST_DISK_WINDOW_US / (HOST_DISK_SAMPLES - 4))
@@ -113,7 +113,6 @@ static bool find_device(struct host_files *files, const char *data_dir, struct d
 	char path[PATH_MAX];
 	struct host_mount mount;
 	struct stat info;
-	int64_t seen_id = -1;
 
 	if (files->is_real && stat(data_dir, &info) == 0 && major(info.st_dev) != 0 &&
 	    find_by_number(files, major(info.st_dev), minor(info.st_dev), ret_line))
@@ -121,9 +120,8 @@ static bool find_device(struct host_files *files, const char *data_dir, struct d
 	if (files->is_real ? !realpath(data_dir, path) : !str_copy(str_from(data_dir), path, sizeof(path)))
 		return false;
 	for (int i = 0; i < STACK_MAX; i++) {
-		if (!host_mount_of(files, path, &mount) || mount.id == seen_id)
+		if (!host_mount_of(files, path, &mount))
 			return false;
-		seen_id = mount.id;
 		if (strcmp(mount.fs_type, "overlay") != 0)
 			break;
 		/* What is written goes to the upper folder. From inside a container that folder is out of sight: unknown. */

@@ -113,7 +113,19 @@ static const struct file v2_nested[] = {
 	{ "/sys/fs/cgroup/a/b/memory.stat", "inactive_file 0\n" },
 	{ NULL, NULL },
 };
-/* In a cgroup namespace the path is "/" and the mount's top has limits. More cores than the mask: the mask binds. Equal limits: the outer one. */
+/* Of equal limits the outer one binds: it holds more. */
+static const struct file v2_equal[] = {
+	{ "/proc/self/cgroup", "0::/a/b\n" },
+	{ "/proc/self/mountinfo", "40 30 0:37 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n" },
+	{ "/sys/fs/cgroup/a/memory.max", "1000\n" },
+	{ "/sys/fs/cgroup/a/memory.current", "900\n" },
+	{ "/sys/fs/cgroup/a/memory.stat", "inactive_file 1\n" },
+	{ "/sys/fs/cgroup/a/b/memory.max", "1000\n" },
+	{ "/sys/fs/cgroup/a/b/memory.current", "700\n" },
+	{ "/sys/fs/cgroup/a/b/memory.stat", "inactive_file 1\n" },
+	{ NULL, NULL },
+};
+/* In a cgroup namespace the path is "/" and the mount's top has limits. More cores than the mask: the mask binds. */
 static const struct file v2_namespace[] = {
 	{ "/proc/self/cgroup", "0::/\n" },
 	{ "/proc/self/mountinfo", "40 30 0:37 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n" },
@@ -127,6 +139,7 @@ static const struct file v2_outside[] = {
 	{ "/proc/self/cgroup", "0::/../../other\n" },
 	{ "/proc/self/mountinfo", "40 30 0:37 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n" },
 	{ "/sys/fs/cgroup/cpu.max", "100000 100000\n" },
+	{ "/sys/cpu.max", "10000 100000\n" },
 	{ NULL, NULL },
 };
 /* v1 exists but is not mounted here: v2 has no word on it. */
@@ -159,6 +172,7 @@ static void test_limits(void **state)
 		{ "v1 container", v1_container, "v1", 2000, 1000000000, 2000000, 12500 },
 		{ "v2 max", v2_max, "v2", 3000, memory, used, 700 },
 		{ "v2 nested", v2_nested, "v2", 500, 1000000, 500000, 12500 },
+		{ "v2 equal", v2_equal, "v2", 3000, 1000, 899, 12500 },
 		{ "v2 namespace", v2_namespace, "v2", 3000, 1000000, HOST_UNKNOWN, 12500 },
 		{ "v2 outside", v2_outside, "v2", 1000, memory, used, 12500 },
 		{ "v1 not mounted", v1_unmounted, "none", 3000, memory, used, 12500 },

@@ -473,6 +473,8 @@ static void check_recovery(struct logfile *file, const char *path, void (*make_r
 			dropped++;
 	}
 	assert_true(taken > 2000 && dropped > 0);
+	assert_false(say(file, "two lines that were given together 01234567890\nare dropped together 0123456789\n"));
+	dropped += 2;
 	assert_int_equal(logfile_dropped(file), dropped);
 	assert_int_equal(logfile_sync(file, NULL), -ERR_SYSTEM);
 	make_room();
@@ -514,6 +516,60 @@ static void test_file_size_limit(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	file = open_log(&conf);
 	check_recovery(file, conf.path, lift_limit);
+	logfile_close(&file);
+}
+
+/* A file that is torn beyond its limit is not left before its last line is whole. */
+static void test_torn_at_the_limit(void **state)
+{
+	unsigned heads = 0;
+	struct logfile_conf conf = {
+		.path = at("tornlimit"),
+		.rotate_bytes = 170,
+		.keep_count = 2,
+		.sync_interval_us = LONG_INTERVAL_US,
+		.head = head_line,
+		.owner = &heads,
+	};
+	struct logfile *file;
+	struct rlimit limit;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &former_limit), 0);
+	limit = former_limit;
+	limit.rlim_cur = 190;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	file = open_log(&conf);
+	write_numbered(file, 0, 8);
+	assert_int_equal(logfile_sync(file, NULL), -ERR_SYSTEM);
+	assert_int_equal(strlen(get("tornlimit")), 190);
+	lift_limit();
+	logfile_close(&file);
+	assert_int_equal(check_run("tornlimit.1", 0), 5);
+	assert_int_equal(check_run("tornlimit", 5), 8);
+}
+
+/* Somebody takes the file away in the middle of a line: its rest would be garbage in the new one, so it is dropped and told. */
+static void test_moved_while_torn(void **state)
+{
+	struct logfile_conf conf = { .path = at("tornmove"), .sync_interval_us = LONG_INTERVAL_US };
+	struct logfile *file;
+	struct rlimit limit;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &former_limit), 0);
+	limit = former_limit;
+	limit.rlim_cur = 5;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	file = open_log(&conf);
+	assert_true(say(file, "aaa\nbbb\nccc\n"));
+	assert_int_equal(logfile_sync(file, NULL), -ERR_SYSTEM);
+	lift_limit();
+	assert_int_equal(rename(at("tornmove"), at("tornmove.by.hand")), 0);
+	sync_log(file);
+	assert_string_equal(get("tornmove.by.hand"), "aaa\nb");
+	assert_true(str_starts(str_from(get("tornmove")), STR("ccc\n{\"kind\":\"dropped\",\"lines\":1,\"wall_us\":")));
+	assert_int_equal(logfile_dropped(file), 1);
 	logfile_close(&file);
 }
 
@@ -618,6 +674,8 @@ int main(void)
 		cmocka_unit_test(test_time_and_size),
 		cmocka_unit_test(test_never_enough_room),
 		cmocka_unit_test(test_file_size_limit),
+		cmocka_unit_test(test_torn_at_the_limit),
+		cmocka_unit_test(test_moved_while_torn),
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_kill),
 	};
