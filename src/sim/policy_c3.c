@@ -246,12 +246,13 @@ const struct sim_policy sim_policy_c3 = {
 		"allows",
 	.source = "Suresh et al., C3, NSDI 2015; constants of the paper and of the authors' code (absim, Cassandra): "
 		  "EWMA 0.9, beta 0.2, gamma 4e-6, "
-		  "smax 10, 20 ms, hysteresis four intervals, ten tokens at first and at most; backpressure through "
-		  "`hold`, one queue a set. Ours: "
-		  "a rate falls only where its tokens ran out (literally taken, a router's rates sink below an "
-		  "open-loop demand and its queues "
-		  "never end); q counts running requests too; a failure counts as its time, at least the time-out; no "
-		  "shadow reads",
+		  "smax 10, 20 ms, hysteresis four intervals, ten tokens at first and at most. Ours: a rate falls only "
+		  "where its tokens ran out "
+		  "(literally taken, a router's rates sink below an open-loop demand and its queues never end); where "
+		  "no rate allows any and "
+		  "requests cannot be held back at the router, the node whose token comes first; q counts running "
+		  "requests too; a failure "
+		  "counts as its time, at least the time-out; no shadow reads",
 	.new = c3_new,
 	.free = c3_free,
 	.choose = c3_choose,

@@ -8,7 +8,8 @@
 #define ASKED_MAX 32
 
 struct prequal_node {
-	int64_t failed_us; /* probes received until then are void; -1: none */
+	int64_t failed_us;           /* probes received until then are void; -1: none */
+	struct prequal_probe latest; /* for whichever set; its received_us is -1 before the first */
 	uint32_t asked_sets[ASKED_MAX];
 	size_t asked_first, asked_count;
 };
@@ -53,6 +54,18 @@ static void seen_insert(struct prequal_pool *pool, uint32_t in_flight)
 	pool->seen_count++;
 }
 
+/* Equal times: the one that was added first. */
+static size_t oldest(const struct prequal_pool *pool)
+{
+	size_t oldest = 0;
+
+	for (size_t i = 1; i < pool->count; i++) {
+		if (pool->probes[i].received_us < pool->probes[oldest].received_us)
+			oldest = i;
+	}
+	return oldest;
+}
+
 void prequal_add(struct prequal_pool *pool, const struct prequal_probe *probe)
 {
 	seen_insert(pool, probe->in_flight);
@@ -63,7 +76,7 @@ void prequal_add(struct prequal_pool *pool, const struct prequal_probe *probe)
 		}
 	}
 	if (pool->count == PREQUAL_POOL_MAX)
-		prequal_drop(pool, 0);
+		prequal_drop(pool, oldest(pool));
 	pool->probes[pool->count++] = *probe;
 }
 
@@ -114,17 +127,15 @@ void prequal_use(struct prequal_pool *pool, size_t place)
 void prequal_remove(struct prequal_pool *pool)
 {
 	uint32_t hot_above = prequal_hot_above(pool);
-	size_t worst = 0;
+	size_t gone = 0;
 
 	if (pool->count == 0)
 		return;
-	if (pool->removes_worst) {
-		for (size_t i = 1; i < pool->count; i++) {
-			if (is_better(&pool->probes[worst], &pool->probes[i], hot_above))
-				worst = i;
-		}
+	for (size_t i = 1; pool->removes_worst && i < pool->count; i++) {
+		if (is_better(&pool->probes[gone], &pool->probes[i], hot_above))
+			gone = i;
 	}
-	prequal_drop(pool, worst);
+	prequal_drop(pool, pool->removes_worst ? gone : oldest(pool));
 	pool->removes_worst = !pool->removes_worst;
 }
 
@@ -136,7 +147,7 @@ static void *prequal_new(const struct sim_view *view, uint64_t seed)
 	prequal->pools = must_zalloc(view->set_count, sizeof(prequal->pools[0]));
 	prequal->nodes = must_zalloc(view->node_count, sizeof(prequal->nodes[0]));
 	for (size_t i = 0; i < view->node_count; i++)
-		prequal->nodes[i].failed_us = -1;
+		prequal->nodes[i] = (struct prequal_node){ .failed_us = -1, .latest.received_us = -1 };
 	return prequal;
 }
 
@@ -150,11 +161,18 @@ static void prequal_free(void *policy)
 	free(prequal);
 }
 
-static void expire(struct prequal *prequal, struct prequal_pool *pool, int64_t now_us)
+/* What a node told another set's pool is news for this one too; then the probes that are too old or void go. */
+static void refresh(struct prequal *prequal, struct prequal_pool *pool, int64_t now_us)
 {
 	for (size_t i = pool->count; i > 0; i--) {
-		const struct prequal_probe *probe = &pool->probes[i - 1];
+		struct prequal_probe *probe = &pool->probes[i - 1];
+		const struct prequal_probe *latest = &prequal->nodes[probe->node].latest;
 
+		if (latest->received_us > probe->received_us) {
+			probe->in_flight = latest->in_flight;
+			probe->latency_ns = latest->latency_ns;
+			probe->received_us = latest->received_us;
+		}
 		if (now_us - probe->received_us > PREQUAL_AGE_US ||
 		    probe->received_us <= prequal->nodes[probe->node].failed_us)
 			prequal_drop(pool, i - 1);
@@ -169,7 +187,7 @@ static int prequal_choose(void *policy, size_t set_index, uint64_t key_hash, int
 	int place, chosen;
 
 	(void)key_hash;
-	expire(prequal, pool, now_us);
+	refresh(prequal, pool, now_us);
 	place = prequal_select(pool);
 	if (place < 0)
 		return outstanding_draw(&prequal->own, set);
@@ -253,6 +271,7 @@ static void prequal_probed(void *policy, uint16_t node, uint32_t in_flight, int6
 	asked->asked_count--;
 	probe.uses_left = uses(prequal, max_size(prequal->own.view->sets[set_index].count, 1));
 	prequal_add(&prequal->pools[set_index], &probe);
+	asked->latest = probe;
 }
 
 static void prequal_changed(void *policy, uint16_t node, bool is_member, bool is_new, int64_t now_us)
@@ -271,10 +290,11 @@ const struct sim_policy sim_policy_prequal = {
 		"flight",
 	.source = "Wydrowski et al., Load is not what you should balance, NSDI 2024, asynchronous mode: 3 probes a "
 		  "query, pool 16, age 1 s, one removal a "
-		  "query, delta 1, Q_RIF 0.84 over the last 64 RIFs; a pool for each set; in sets of at most 16 the "
-		  "reuse formula has no value: "
-		  "age alone ends a probe and the last two are not removed; a failure voids the node's probes; no "
-		  "probes while idle",
+		  "query, delta 1, Q_RIF 0.84 over the last 64 RIFs. Ours: a pool for each set, and what a node tells "
+		  "one is news for all; in sets of "
+		  "at most 24 the reuse formula has no value: age alone ends a probe; in sets of at most 16 the last "
+		  "two are not removed; a "
+		  "failure voids the node's probes; no probes while idle",
 	.new = prequal_new,
 	.free = prequal_free,
 	.choose = prequal_choose,

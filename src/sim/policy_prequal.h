@@ -21,7 +21,7 @@ struct prequal_probe {
 	uint32_t uses_left;
 };
 struct prequal_pool {
-	struct prequal_probe probes[PREQUAL_POOL_MAX]; /* oldest first */
+	struct prequal_probe probes[PREQUAL_POOL_MAX]; /* in the order they were added */
 	size_t count;
 	bool removes_worst; /* whose turn it is */
 	/* In the order they came, and sorted. */

@@ -526,6 +526,30 @@ static void test_prequal_policy(void **state)
 	kind->free(policy);
 }
 
+/* Two sets of the same nodes: an answer to one is news to the other. */
+static void test_prequal_shared_news(void **state)
+{
+	const struct sim_policy *kind = sim_policy_find("prequal");
+	struct sim_set sets[2];
+	uint16_t asked[PREQUAL_PROBES];
+	struct world world;
+	void *policy;
+
+	(void)state;
+	world_init(&world, 2);
+	sets[0] = sets[1] = world.set;
+	world.view.sets = sets;
+	world.view.set_count = 2;
+	policy = kind->new (&world.view, 7);
+	for (size_t set_index = 0; set_index < 2; set_index++) {
+		assert_int_equal(kind->probes(policy, set_index, asked, PREQUAL_PROBES, 0), 2);
+		kind->probed(policy, 0, 1, set_index == 0 ? 100 : 300, (int64_t)set_index);
+		kind->probed(policy, 1, 1, 200, (int64_t)set_index);
+	}
+	assert_int_equal(kind->choose(policy, 0, 0, 10), 1);
+	kind->free(policy);
+}
+
 /* In a set smaller than the pool every query would remove more than it brings: the last two stay, and a probe ends by its age alone. */
 static void test_prequal_small_set(void **state)
 {
@@ -551,16 +575,27 @@ static void test_prequal_small_set(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_c3_score),          cmocka_unit_test(test_c3_averages),
-		cmocka_unit_test(test_c3_tokens),         cmocka_unit_test(test_c3_cubic),
-		cmocka_unit_test(test_c3_decrease),       cmocka_unit_test(test_c3_policy),
-		cmocka_unit_test(test_snitch_order),      cmocka_unit_test(test_snitch_first_of_many),
-		cmocka_unit_test(test_snitch_scores),     cmocka_unit_test(test_reservoir),
-		cmocka_unit_test(test_reservoir_bias),    cmocka_unit_test(test_snitch_policy),
-		cmocka_unit_test(test_peak_ewma),         cmocka_unit_test(test_peak_ewma_policy),
-		cmocka_unit_test(test_prequal_reuse),     cmocka_unit_test(test_prequal_select),
-		cmocka_unit_test(test_prequal_quantile),  cmocka_unit_test(test_prequal_pool),
-		cmocka_unit_test(test_prequal_remove),    cmocka_unit_test(test_prequal_policy),
+		cmocka_unit_test(test_c3_score),
+		cmocka_unit_test(test_c3_averages),
+		cmocka_unit_test(test_c3_tokens),
+		cmocka_unit_test(test_c3_cubic),
+		cmocka_unit_test(test_c3_decrease),
+		cmocka_unit_test(test_c3_policy),
+		cmocka_unit_test(test_snitch_order),
+		cmocka_unit_test(test_snitch_first_of_many),
+		cmocka_unit_test(test_snitch_scores),
+		cmocka_unit_test(test_reservoir),
+		cmocka_unit_test(test_reservoir_bias),
+		cmocka_unit_test(test_snitch_policy),
+		cmocka_unit_test(test_peak_ewma),
+		cmocka_unit_test(test_peak_ewma_policy),
+		cmocka_unit_test(test_prequal_reuse),
+		cmocka_unit_test(test_prequal_select),
+		cmocka_unit_test(test_prequal_quantile),
+		cmocka_unit_test(test_prequal_pool),
+		cmocka_unit_test(test_prequal_remove),
+		cmocka_unit_test(test_prequal_policy),
+		cmocka_unit_test(test_prequal_shared_news),
 		cmocka_unit_test(test_prequal_small_set),
 	};
 
