@@ -207,17 +207,10 @@ static void write_legend(struct buf *buf, const struct result *const *results, s
 	}
 }
 
-/* Whole seconds, eight of them or so. */
-static double tick_seconds(double length)
-{
-	double step = fmax(round_up(length / 8.0), 1e-3);
-	return step;
-}
-
 static void write_times(struct buf *buf, const struct result *result)
 {
 	double from = (double)result->warmup_ns / 1e9;
-	double until = from + (double)(result->stretch_ns * RESULT_POINTS) / 1e9, step = tick_seconds(until - from);
+	double until = from + (double)(result->stretch_ns * RESULT_POINTS) / 1e9, step = round_up((until - from) / 8.0);
 	for (double tick = ceil(from / step) * step; tick <= until; tick += step) {
 		char text[32];
 		double x = time_x(result, (int64_t)(tick * 1e9));
@@ -225,8 +218,6 @@ static void write_times(struct buf *buf, const struct result *result)
 		buf_printf(buf, "<path d=\"M%.1f %.1fv5\" stroke=\"#444444\"/>\n", x, LINES_BOTTOM);
 		write_label(buf, x, LINES_BOTTOM + 18, " text-anchor=\"middle\" fill=\"#444444\"", text);
 	}
-	write_label(buf, (PLOT_LEFT + PLOT_WIDTH - PLOT_RIGHT) / 2, LINES_BOTTOM + 36, " text-anchor=\"middle\"",
-		    "simulated time (s)");
 }
 
 static void write_lines(struct buf *buf, const struct result *const *results, size_t count)
@@ -239,6 +230,8 @@ static void write_lines(struct buf *buf, const struct result *const *results, si
 	axis_close(&axis);
 	write_label(buf, PLOT_LEFT, LINES_TOP - 14, " font-weight=\"bold\"", "P99 over time");
 	write_axis(buf, &axis);
+	write_label(buf, (PLOT_LEFT + PLOT_WIDTH - PLOT_RIGHT) / 2, LINES_BOTTOM + 36, " text-anchor=\"middle\"",
+		    "simulated time (s)");
 	if (count > 0)
 		write_times(buf, results[0]);
 	for (size_t i = 0; i < count; i++)

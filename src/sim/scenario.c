@@ -439,7 +439,8 @@ static int check_changes(struct scenario *scenario, struct err *err)
 	if (scenario->events.count > SCENARIO_CHANGES_MAX)
 		return err_set(err, ERR_CONFIG, "events: at most %d, not %zu", SCENARIO_CHANGES_MAX,
 			       scenario->events.count);
-	qsort(changes, scenario->events.count, sizeof(*changes), compare_changes);
+	if (scenario->events.count > 1)
+		qsort(changes, scenario->events.count, sizeof(*changes), compare_changes);
 	for (size_t node = 0; node < (size_t)scenario->nodes; node++)
 		states[node] = scenario_is_there_first(scenario, node) ? UP : ABSENT;
 	for (size_t i = 0; i < scenario->events.count; i++) {
