@@ -19,7 +19,7 @@ static const struct decide_field HEAD_FIELDS[] = {
 };
 /* Of a row, in wide types: the route's own are narrow. */
 struct row {
-	uint32_t node_index, weight_milli, start_ppm;
+	uint32_t node_index, weight_milli, standing_milli, start_ppm;
 	int64_t score_ppm, in_flight, fails_in_row, cost_ns, stamp_us, answered_us, current;
 	int64_t robust_ns, robust_us, stalled_us, peers_ns;
 	uint64_t last;
@@ -27,6 +27,7 @@ struct row {
 static const struct decide_field ROW_FIELDS[] = {
 	{ "index", DECIDE_U32, offsetof(struct row, node_index), 0, UINT16_MAX, DECIDE_ALWAYS },
 	{ "weight_milli", DECIDE_U32, offsetof(struct row, weight_milli), 0, UINT32_MAX, DECIDE_ALWAYS },
+	{ "standing_milli", DECIDE_U32, offsetof(struct row, standing_milli), 0, UINT32_MAX, DECIDE_ALWAYS },
 	{ "start_ppm", DECIDE_U32, offsetof(struct row, start_ppm), 0, PPM, PPM },
 	{ "score_ppm", DECIDE_I64, offsetof(struct row, score_ppm), 0, INT32_MAX, DECIDE_ALWAYS },
 	{ "in_flight", DECIDE_I64, offsetof(struct row, in_flight), 0, FLIGHT_MAX, DECIDE_ALWAYS },
@@ -125,6 +126,7 @@ static void put_rows(struct json *json, const struct decide_pick *pick)
 		const struct row row = {
 			.node_index = from->candidate.node_index,
 			.weight_milli = from->candidate.weight_milli,
+			.standing_milli = from->candidate.standing_milli,
 			.start_ppm = from->candidate.start_ppm,
 			.score_ppm = from->candidate.score_ppm,
 			.in_flight = from->load.in_flight,
@@ -228,6 +230,7 @@ static int read_row(const json_t *item, const struct decide_pick *pick, uint8_t 
 	to->candidate = (struct route_candidate){
 		.node_index = (uint16_t)row.node_index,
 		.weight_milli = row.weight_milli,
+		.standing_milli = row.standing_milli,
 		.start_ppm = row.start_ppm,
 		.score_ppm = (int32_t)row.score_ppm,
 	};

@@ -19,6 +19,7 @@ static const struct decide_field INPUT_FIELDS[] = {
 static const struct decide_field RESULT_FIELDS[] = {
 	{ "score_ppm", DECIDE_I64, offsetof(struct score_output, score_ppm), 0, INT64_MAX, DECIDE_ALWAYS },
 	{ "weight_milli", DECIDE_U32, offsetof(struct score_output, weight_milli), 0, UINT32_MAX, DECIDE_ALWAYS },
+	{ "standing_milli", DECIDE_U32, offsetof(struct score_output, standing_milli), 0, UINT32_MAX, DECIDE_ALWAYS },
 	{ "may_serve", DECIDE_BOOL, offsetof(struct score_output, may_serve), 0, 0, DECIDE_ALWAYS },
 	{ .name = NULL },
 };

@@ -1,18 +1,25 @@
 /* heng's own default. Requests in flight are the freshest and least noisy news there is, so among nodes whose latency is about the usual one of the
- * set the fewest in flight (by weight) win, and noise in the latencies decides nothing. Only who is out of the common is weighed by it: how many times
- * slower or faster, by an estimate that a pause does not move (robust.h); and who stands still with requests in flight is avoided the more the longer
- * it does, long before its requests time out. docs/routing.md has the figures beside other policies. */
+ * set the fewest in flight (by weight) win, and noise in latencies and scores decides nothing. Only who is out of the common is weighed by it: how many
+ * times slower or faster, by an estimate that a pause does not move (robust.h); and who stands still with requests in flight is avoided the more the
+ * longer it does, long before its requests time out. docs/routing.md has the figures beside other policies, and what was tried. */
 #include "core/pick_impl.h"
 
 #define DRAWS         4 /* above PICK_SCAN_MAX candidates; two draws of two */
 #define USUAL_LIFE_US (10 * MSEC_US)
 #define USUAL_SAMPLES 33
-/* Within 1/1.5 to 1.5 of the usual is usual. */
-#define BAND_NUMERATOR   3
-#define BAND_DENOMINATOR 2
-#define COST_MAX_NS      ((int64_t)1 << 43)
-#define IN_FLIGHT_MAX    ((1 << 20) - 1)
-#define STALL_MAX        1024
+#define BAND_TIMES    2                  /* half to double of the usual is usual */
+#define COST_MAX_NS   ((int64_t)1 << 36) /* over a minute; products fit */
+#define IN_FLIGHT_MAX ((1 << 20) - 1)
+#define STALL_MAX     1024
+
+/* Those that are compared, each with its cost and its lengths by weight, with 32 bits behind the point. */
+struct rivals {
+	size_t count;
+	uint64_t length_sum;          /* in flight */
+	uint64_t next[PICK_SCAN_MAX]; /* in flight + 1 */
+	int64_t costs_ns[PICK_SCAN_MAX];
+	uint16_t offsets[PICK_SCAN_MAX];
+};
 
 /* The lower median, so that of two the faster is the measure. -1: nobody has answered yet. */
 static int64_t usual_of(const struct pick_view *view)
@@ -56,8 +63,7 @@ static int64_t cost_ns_of(const struct pick_load *load, int64_t usual_ns, int64_
 	/* Nobody has answered yet: all are alike. */
 	if (usual_ns < 0)
 		return 1;
-	if (cost_ns < usual_ns * BAND_NUMERATOR / BAND_DENOMINATOR &&
-	    cost_ns > usual_ns * BAND_DENOMINATOR / BAND_NUMERATOR)
+	if (cost_ns < usual_ns * BAND_TIMES && cost_ns * BAND_TIMES > usual_ns)
 		cost_ns = usual_ns;
 	cost_ns = min_i64(max_i64(cost_ns, 1), COST_MAX_NS);
 	if (load->in_flight == 0 || load->answered_us <= 0)
@@ -66,54 +72,55 @@ static int64_t cost_ns_of(const struct pick_load *load, int64_t usual_ns, int64_
 	return stall <= 0 ? cost_ns : min_i64(cost_ns * (1 + min_i64(stall, STALL_MAX)), COST_MAX_NS);
 }
 
-/* (in flight + 1) * cost / weight, with 32 bits behind the point, cut so that it fits. */
-static uint64_t load_of(const struct pick_view *view, size_t offset, int64_t usual_ns)
+static void rivals_add(struct rivals *rivals, const struct pick_view *view, size_t offset, int64_t usual_ns)
 {
 	const struct pick_load *load = pick_load_of(view, offset);
 	uint64_t in_flight = load->in_flight < IN_FLIGHT_MAX ? load->in_flight : IN_FLIGHT_MAX;
-	unsigned __int128 whole = (unsigned __int128)((in_flight + 1) *
-						      (uint64_t)cost_ns_of(load, usual_ns, view->call->now_us)) *
-				  view->candidates[offset].weight_inverse;
+	uint64_t inverse = view->candidates[offset].standing_inverse;
 
-	whole >>= 16;
-	return whole < UINT64_MAX ? (uint64_t)whole : UINT64_MAX - 1;
+	rivals->offsets[rivals->count] = (uint16_t)offset;
+	rivals->next[rivals->count] = (in_flight + 1) * inverse;
+	rivals->costs_ns[rivals->count] = cost_ns_of(load, usual_ns, view->call->now_us);
+	rivals->length_sum += in_flight * inverse;
+	rivals->count++;
 }
 
-static int choose_of_drawn(const struct pick_view *view, int64_t usual_ns)
+/* Least cost * ((in flight + 1) / weight + mean of (in flight / weight) / 2). A node works on several requests at once, so that twice the requests are
+ * not twice the wait: without half of the mean a slow node that is idle would look better than it is. It changes nothing among nodes of like cost. */
+static int rivals_least(const struct rivals *rivals, const struct pick_view *view)
 {
-	uint64_t least = UINT64_MAX;
-	int best = -1;
+	struct pick_least least;
 
-	for (size_t i = 0; i < DRAWS; i += 2) {
-		size_t drawn[2];
+	pick_least_init(&least);
+	for (size_t i = 0; i < rivals->count; i++) {
+		uint64_t length = 2 * rivals->next[i] * rivals->count + rivals->length_sum;
+		unsigned __int128 value = (unsigned __int128)length * (uint64_t)rivals->costs_ns[i] >> 24;
 
-		if (!pick_two_uniform(view, drawn))
-			return -1;
-		for (size_t j = 0; j < COUNT_OF(drawn); j++) {
-			uint64_t load = load_of(view, drawn[j], usual_ns);
-
-			if (load < least) {
-				least = load;
-				best = (int)drawn[j];
-			}
-		}
+		pick_least_feed(&least, value < UINT64_MAX ? (uint64_t)value : UINT64_MAX - 1, rivals->offsets[i]);
 	}
-	return best;
+	return pick_least_end(&least, view->pick);
 }
 
 static int choose(const struct pick_view *view, UNUSED enum reason *ret_reason)
 {
 	int64_t usual_ns = usual_get(view);
-	struct pick_least least;
+	struct rivals rivals;
+	size_t drawn[2];
 
-	if (view->set->serving_count > PICK_SCAN_MAX)
-		return choose_of_drawn(view, usual_ns);
-	pick_least_init(&least);
-	for (size_t i = 0; i < view->set->serving_count; i++) {
-		if (view->candidates[i].weight_milli > 0)
-			pick_least_feed(&least, load_of(view, i, usual_ns), i);
+	rivals.count = 0;
+	rivals.length_sum = 0;
+	if (view->set->serving_count <= PICK_SCAN_MAX) {
+		for (size_t i = 0; i < view->set->serving_count; i++) {
+			if (view->candidates[i].weight_milli > 0)
+				rivals_add(&rivals, view, i, usual_ns);
+		}
+		return rivals_least(&rivals, view);
 	}
-	return pick_least_end(&least, view->pick);
+	for (size_t i = 0; i < DRAWS && pick_two_uniform(view, drawn); i += 2) {
+		rivals_add(&rivals, view, drawn[0], usual_ns);
+		rivals_add(&rivals, view, drawn[1], usual_ns);
+	}
+	return rivals_least(&rivals, view);
 }
 
 const struct pick_kind pick_kind_adaptive = {

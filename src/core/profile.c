@@ -110,9 +110,9 @@ void profile_write(struct buf *buf, const struct profile *profile)
 
 		buf_printf(buf,
 			   "  - name: \"%s\"\n    source: %s\n    kind: %s\n    low: %" PRId64 "\n    high: %" PRId64
-			   "\n    factor_ppm: %" PRId64 "\n",
+			   "\n    above_peers: %" PRId64 "\n    factor_ppm: %" PRId64 "\n",
 			   rule->name, profile_source_names[rule->source], rule->kind == PROFILE_RAMP ? "ramp" : "step",
-			   rule->low, rule->high, rule->factor_ppm);
+			   rule->low, rule->high, rule->above_peers, rule->factor_ppm);
 	}
 }
 

@@ -41,6 +41,9 @@ struct profile_rule {
 	enum profile_source source;
 	enum profile_rule_kind kind;
 	int64_t low, high;
+	/* Not 0: acts only while the node is above the mean of its peers by this too, in the source's unit. What is high everywhere has nowhere to go:
+	 * acting on it sends the work of one from node to node. */
+	int64_t above_peers;
 	int64_t factor_ppm;
 };
 /* What a score becomes while reports stay out: decays (seed 004 §3.2), or drifts to the peers' mean (gateway). */

@@ -27,6 +27,11 @@
 		.name = rule_name, .source = RULE_##from, .kind = PROFILE_STEP, .low = (off), .high = (on), \
 		.factor_ppm = (factor)                                                                      \
 	}
+#define GATE(rule_name, from, off, on, above, factor)                                                       \
+	{                                                                                                   \
+		.name = rule_name, .source = RULE_##from, .kind = PROFILE_STEP, .low = (off), .high = (on), \
+		.above_peers = (above), .factor_ppm = (factor)                                              \
+	}
 #define RAMP(rule_name, from, first, last, factor)                                                              \
 	{                                                                                                       \
 		.name = rule_name, .source = RULE_##from, .kind = PROFILE_RAMP, .low = (first), .high = (last), \
@@ -77,9 +82,10 @@ static struct profile builtins[] = {
 		},
 		.dim_count = 4,
 		.rules = {
-			/* The gate. The sum alone leaves a dying node 40 % of a fair share. */
-			STEP("cpu_gate", cpu, 800000, 900000, 100000),
-			STEP("rt_gate", rt, 800 * MSEC_US, 1000 * MSEC_US, 100000),
+			/* The gate. The sum alone leaves a dying node 40 % of a fair share. Without the comparison with the peers a busy pool
+			 * gates one node after the other, whose work is what drives the next one over the mark (simulated: p99 doubles). */
+			GATE("cpu_gate", cpu, 800000, 900000, 150000, 100000),
+			GATE("rt_gate", rt, 800 * MSEC_US, 1000 * MSEC_US, 200 * MSEC_US, 100000),
 			STEP("migrating", migrating, 0, 0, 800000),
 			/* There is no health dimension here that would take its part, so this is health's own figure. */
 			STEP("leaving", leaving, 0, 0, 150000),

@@ -16,7 +16,7 @@ struct dim_form {
 struct rule_form {
 	const char *name;
 	int source, kind;
-	int64_t low, high, factor_ppm;
+	int64_t low, high, above_peers, factor_ppm;
 };
 struct form {
 	struct profile profile; /* its plain numbers are read in place */
@@ -96,6 +96,13 @@ static const struct conf_row RULE_ROWS[] = {
 	  .max = MARK_MAX,
 	  .fallback = "0",
 	  .help = "the upper mark" },
+	{ .name = "above_peers",
+	  .type = CONF_INT,
+	  .offset = offsetof(struct rule_form, above_peers),
+	  .min = 0,
+	  .max = MARK_MAX,
+	  .fallback = "0",
+	  .help = "not 0: and above the mean of the peers by this" },
 	{ .name = "factor_ppm",
 	  .type = CONF_INT,
 	  .offset = offsetof(struct rule_form, factor_ppm),
@@ -315,6 +322,7 @@ static void fill_rules(struct profile *profile, const struct conf_list *list)
 		rule->kind = (enum profile_rule_kind)forms[i].kind;
 		rule->low = forms[i].low;
 		rule->high = forms[i].high;
+		rule->above_peers = forms[i].above_peers;
 		rule->factor_ppm = forms[i].factor_ppm;
 	}
 }

@@ -11,7 +11,7 @@
 #include "base/base.h"
 
 #define ROBUST_TAU_US (5 * SEC_US) /* of fading and of the answers' weight */
-#define ROBUST_STALL  4            /* times the usual latency without any answer */
+#define ROBUST_STALL  3            /* times the usual latency without any answer */
 
 struct robust {
 	int64_t estimate_ns; /* -1: no answer yet */

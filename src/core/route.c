@@ -60,6 +60,13 @@ static unsigned weight_shift(const struct route_candidate *candidates, size_t co
 	return shift;
 }
 
+static uint32_t weight_shifted(uint32_t weight_milli, unsigned shift)
+{
+	return weight_milli > 0 && weight_milli >> shift == 0 ? 1 : weight_milli >> shift;
+}
+
+static uint64_t inverse_of(uint32_t weight_milli) { return weight_milli > 0 ? ((uint64_t)1 << 32) / weight_milli : 0; }
+
 /* Works out what the candidates' own facts do not say, for the set's candidates in place. */
 static void set_complete(struct route_builder *builder, struct route_set *set)
 {
@@ -70,17 +77,16 @@ static void set_complete(struct route_builder *builder, struct route_set *set)
 
 	for (size_t i = 0; i < set->serving_count; i++) {
 		struct route_candidate *candidate = &candidates[i];
-		uint32_t weight = candidate->weight_milli;
 
 		candidate->weight_before_milli = total;
-		candidate->weight_inverse = 0;
 		route->node_limit = max_size(route->node_limit, (size_t)candidate->node_index + 1);
-		if (weight == 0)
+		candidate->weight_milli = weight_shifted(candidate->weight_milli, shift);
+		candidate->weight_inverse = inverse_of(candidate->weight_milli);
+		candidate->standing_milli = weight_shifted(candidate->standing_milli, shift);
+		candidate->standing_inverse = inverse_of(candidate->standing_milli);
+		if (candidate->weight_milli == 0)
 			continue;
-		weight = weight >> shift ? weight >> shift : 1;
-		candidate->weight_milli = weight;
-		candidate->weight_inverse = ((uint64_t)1 << 32) / weight;
-		total += weight;
+		total += candidate->weight_milli;
 		set->weighted_count++;
 		if (candidate->start_ppm < PPM) {
 			route->starting[builder->start_count++] = (uint16_t)i;
@@ -139,6 +145,7 @@ void route_builder_add(struct route_builder *builder, const struct decision *dec
 			.node_index = node_indexes[input],
 			.input_index = input,
 			.weight_milli = output->weight_milli,
+			.standing_milli = output->standing_milli,
 			.start_ppm = (uint32_t)min_i64(max_i64(output->start_ppm, 0), PPM),
 			.score_ppm = (int32_t)min_i64(max_i64(output->score_ppm, 0), INT32_MAX),
 		};

@@ -20,6 +20,8 @@ struct route_candidate {
 	int32_t score_ppm;
 	uint32_t weight_before_milli; /* the sum of those before it in the set: a weighted draw is a binary search */
 	uint64_t weight_inverse;      /* 2^32 / weight_milli, so that nobody divides per request; 0 for weight 0 */
+	uint32_t standing_milli;      /* the weight without load and latency: see struct score_output */
+	uint64_t standing_inverse;
 };
 struct route_set {
 	uint32_t first; /* into candidates: only those that may serve, in the order of struct decision */
@@ -54,7 +56,7 @@ void route_builder_add(struct route_builder *builder, const struct decision *dec
 		       const struct score_output *outputs, const uint16_t *node_indexes, size_t count,
 		       const struct ring *ring, const uint16_t *ring_nodes);
 /* The same from candidates that are in a table's order already, such as those of a recorded choice: of each, all but weight_before_milli and
- * weight_inverse is taken, the rest is worked out. Never make a struct route by hand. ring_offsets: of each node of the ring, its place among
+ * the inverses is taken, the rest is worked out. Never make a struct route by hand. ring_offsets: of each node of the ring, its place among
  * `candidates` or ROUTE_NO_CANDIDATE. */
 void route_builder_add_candidates(struct route_builder *builder, const struct route_candidate *candidates, size_t count,
 				  size_t band_count, enum reason reason, const struct ring *ring,

@@ -1,13 +1,13 @@
 #include "core/score.h"
 #include "core/score_norm.h"
 
-/* A score may always rise by this much, else one that is near 0 would need minutes to come back. */
-#define STEP_LEAST_PPM 50000
-
 /* Sums over the set, before any one is scored. */
 struct scene {
 	const struct profile *profile;
 	struct score_flow flow;
+	/* Of each rule's source, over those that can take work and know it. */
+	__int128 source_sums[PROFILE_RULES_MAX];
+	int64_t source_counts[PROFILE_RULES_MAX];
 	bool is_start_off; /* more than half of the set is new: slow start would slow nothing but the start */
 };
 
@@ -101,9 +101,42 @@ static int64_t times_factor(int64_t product_ppm, int64_t factor_ppm)
 	return max_i64(score_times(product_ppm, factor_ppm), product_ppm > 0 && factor_ppm > 0 ? 1 : 0);
 }
 
-static void apply_rules(const struct profile *profile, const struct score_input *input, struct score_output *output,
+static void sum_sources(struct scene *scene, const struct score_input *const *inputs, size_t count,
+			const struct score_output *outputs)
+{
+	for (size_t i = 0; i < scene->profile->rule_count; i++) {
+		const struct profile_rule *rule = &scene->profile->rules[i];
+
+		for (size_t j = 0; rule->above_peers > 0 && j < count; j++) {
+			int64_t value = score_source(rule->source, inputs[j], load_of(scene->profile, &outputs[j]));
+
+			if (value < 0 || !score_is_able(inputs[j]))
+				continue;
+			scene->source_sums[i] += value;
+			scene->source_counts[i]++;
+		}
+	}
+}
+
+/* Is the node out of the common by the rule's source, or has it no peers to be compared with? */
+static bool is_above_peers(const struct scene *scene, size_t rule_index, const struct score_input *input, int64_t value)
+{
+	const struct profile_rule *rule = &scene->profile->rules[rule_index];
+	__int128 sum = scene->source_sums[rule_index];
+	int64_t count = scene->source_counts[rule_index];
+
+	if (score_is_able(input) && value >= 0) {
+		sum -= value;
+		count--;
+	}
+	return rule->above_peers == 0 || count <= 0 ||
+	       (__int128)value * count - sum >= (__int128)rule->above_peers * count;
+}
+
+static void apply_rules(const struct scene *scene, const struct score_input *input, struct score_output *output,
 			struct working *working)
 {
+	const struct profile *profile = scene->profile;
 	int64_t load_ppm = load_of(profile, output);
 
 	working->rules_ppm = PPM;
@@ -115,6 +148,10 @@ static void apply_rules(const struct profile *profile, const struct score_input 
 		bool is_on;
 
 		output->rule_ppm[i] = score_rule(rule, value, (input->rules_on & bit) != 0, &is_on);
+		if (value >= 0 && !is_above_peers(scene, i, input, value)) {
+			output->rule_ppm[i] = PPM;
+			is_on = false;
+		}
 		output->rules_on |= is_on ? bit : 0;
 		working->rules_ppm = times_factor(working->rules_ppm, output->rule_ppm[i]);
 		if (score_is_fact(rule->source))
@@ -136,11 +173,13 @@ static int64_t assumed_share(const struct profile *profile, const struct score_i
 }
 
 /* What each scores of its own: min(sum * rules, cap) * decay. */
-static void score_own(const struct profile *profile, const struct score_input *input, struct score_output *output,
+static void score_own(const struct scene *scene, const struct score_input *input, struct score_output *output,
 		      struct working *working)
 {
+	const struct profile *profile = scene->profile;
+
 	output->sum_ppm = weighted_sum(profile, output);
-	apply_rules(profile, input, output, working);
+	apply_rules(scene, input, output, working);
 	working->share_ppm = assumed_share(profile, input);
 	output->is_assumed = working->share_ppm > 0;
 	output->cap_ppm = PPM;
@@ -171,6 +210,22 @@ static bool is_zero_meant(const struct score_input *input, const struct score_ou
 	       (working->rules_ppm == 0 && working->share_ppm == 0);
 }
 
+/* What the node's standing leaves of its weight: the score without its dimensions. */
+static int64_t standing(const struct score_input *input, const struct working *working,
+			const struct score_output *output)
+{
+	int64_t rules_ppm = score_times(working->rules_ppm, PPM - working->share_ppm) +
+			    score_times(working->facts_ppm, working->share_ppm);
+	int64_t sum_ppm = max_i64(output->sum_ppm, 1), cap_ppm = PPM;
+
+	/* The cap is one of the score: it takes as much of the weight as of the score. */
+	if (score_times(sum_ppm, rules_ppm) > output->cap_ppm)
+		cap_ppm = output->cap_ppm * PPM / max_i64(score_times(sum_ppm, rules_ppm), 1);
+	return score_times(
+		score_times(score_times(rules_ppm, cap_ppm), score_times(output->decay_ppm, output->start_ppm)),
+		member_health_ppm(input->state));
+}
+
 /* Slow start, the step limit, the floor; then what follows from the score. output->score_ppm: before those. */
 static void finish(const struct scene *scene, const struct score_input *input, const struct working *working,
 		   struct score_output *output)
@@ -182,7 +237,7 @@ static void finish(const struct scene *scene, const struct score_input *input, c
 	output->start_ppm = scene->is_start_off ? PPM : start_factor(profile, input);
 	output->score_ppm = times_factor(output->score_ppm, output->start_ppm);
 	if (profile->step_up_ppm > 0 && before_ppm >= 0) {
-		limit_ppm = before_ppm + max_i64(score_times(before_ppm, profile->step_up_ppm), STEP_LEAST_PPM);
+		limit_ppm = before_ppm + profile->step_up_ppm;
 		output->is_step_limited = output->score_ppm > limit_ppm;
 		output->score_ppm = min_i64(output->score_ppm, limit_ppm);
 	}
@@ -191,8 +246,11 @@ static void finish(const struct scene *scene, const struct score_input *input, c
 	else if (is_able)
 		output->score_ppm = max_i64(output->score_ppm, profile->floor_ppm);
 	output->may_serve = is_able && output->score_ppm > 0;
-	if (output->may_serve && input->weight_milli > 0)
+	if (output->may_serve && input->weight_milli > 0) {
 		output->weight_milli = (uint32_t)max_i64(score_times(input->weight_milli, output->score_ppm), 1);
+		output->standing_milli = (uint32_t)max_i64(
+			score_times(input->weight_milli, standing(input, working, output)), 1);
+	}
 }
 
 void score_set(const struct profile *profile, const struct score_input *const *inputs, size_t count,
@@ -209,8 +267,9 @@ void score_set(const struct profile *profile, const struct score_input *const *i
 	look_around(&scene, inputs, count);
 	for (size_t i = 0; i < profile->dim_count; i++)
 		score_dim(&scene, i, inputs, count, ret_outputs);
+	sum_sources(&scene, inputs, count, ret_outputs);
 	for (size_t i = 0; i < count; i++) {
-		score_own(profile, inputs[i], &ret_outputs[i], &workings[i]);
+		score_own(&scene, inputs[i], &ret_outputs[i], &workings[i]);
 		if (!score_is_able(inputs[i]) || is_zero_meant(inputs[i], &ret_outputs[i], &workings[i]) ||
 		    ret_outputs[i].is_assumed)
 			continue;

@@ -67,6 +67,7 @@ static inline void world_publish(struct world *world)
 			.node_index = (uint16_t)i,
 			.input_index = (uint16_t)i,
 			.weight_milli = (uint32_t)((uint64_t)node->weight_milli * node->start_ppm / PPM),
+			.standing_milli = (uint32_t)((uint64_t)node->weight_milli * node->start_ppm / PPM),
 			.start_ppm = node->start_ppm,
 		};
 	}

@@ -87,12 +87,12 @@ static void test_stall(void **state)
 
 	(void)state;
 	robust_feed(&robust, 10 * MS_NS, 10 * MS_NS, 0, SEC_US);
-	assert_int_equal(robust_stall(&robust, 10 * MS_NS, 39 * MSEC_US), 0);
-	assert_int_equal(robust_stall(&robust, 10 * MS_NS, 41 * MSEC_US), 1);
-	assert_int_equal(robust_stall(&robust, 10 * MS_NS, 2 * SEC_US), 49);
+	assert_int_equal(robust_stall(&robust, 10 * MS_NS, 29 * MSEC_US), 0);
+	assert_int_equal(robust_stall(&robust, 10 * MS_NS, 31 * MSEC_US), 1);
+	assert_int_equal(robust_stall(&robust, 10 * MS_NS, 2 * SEC_US), 66);
 	/* The usual of a slow node is its own, of a fast one its peers'. */
-	assert_int_equal(robust_stall(&robust, 100 * MS_NS, 399 * MSEC_US), 0);
-	assert_int_equal(robust_stall(&robust, 1 * MS_NS, 39 * MSEC_US), 0);
+	assert_int_equal(robust_stall(&robust, 100 * MS_NS, 299 * MSEC_US), 0);
+	assert_int_equal(robust_stall(&robust, 1 * MS_NS, 29 * MSEC_US), 0);
 }
 
 static void test_hostile_numbers(void **state)

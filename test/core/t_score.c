@@ -289,13 +289,92 @@ static void test_gateway_gate(void **state)
 		int64_t before_ppm = set.inputs[0].score_before_ppm;
 
 		score(&set, gateway);
-		assert_true(set.outputs[0].score_ppm <= before_ppm + max_i64(before_ppm / 5 + 1, 50000));
+		assert_true(set.outputs[0].score_ppm <= before_ppm + gateway->step_up_ppm);
 		assert_true(set.outputs[0].score_ppm > before_ppm || before_ppm == well_ppm);
 		assert_int_equal(set.outputs[0].is_step_limited, set.outputs[0].score_ppm < well_ppm);
 		keep(&set);
 	}
 	assert_int_equal(set.outputs[0].score_ppm, well_ppm);
 	assert_int_equal(set.outputs[1].score_ppm, well_ppm);
+}
+
+/* A pool that is busy as a whole gates nobody: the work of one would only drive the next over the mark. */
+static void test_gate_compares_with_peers(void **state)
+{
+	static const struct {
+		const char *why;
+		int64_t busy_milli[4]; /* of 4000 */
+		bool is_gated;         /* the first */
+	} rows[] = {
+		{ "alone", { 3700, 2000, 2000, 2000 }, true },
+		{ "all busy", { 3700, 3700, 3700, 3700 }, false },
+		{ "fifteen points above the mean of the others", { 3700, 3100, 3000, 3200 }, true },
+		{ "not quite", { 3700, 3104, 3104, 3104 }, false },
+		{ "under the mark", { 3500, 2000, 2000, 2000 }, false },
+		{ "nobody else tells", { 3700, UNKNOWN, UNKNOWN, UNKNOWN }, true },
+		{ "it does not tell", { UNKNOWN, 2000, 2000, 2000 }, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct set set;
+
+		init_set(&set, 4);
+		for (size_t j = 0; j < 4; j++) {
+			fill_gateway(&set.inputs[j]);
+			set.inputs[j].report.cpu_busy_milli = rows[i].busy_milli[j];
+		}
+		score(&set, profile_builtin("gateway"));
+		if ((set.outputs[0].rule_ppm[0] < PPM) != rows[i].is_gated)
+			fail_msg("%s", rows[i].why);
+		/* The latch goes off as soon as the others are as busy. */
+		set.inputs[0].rules_on = 1;
+		for (size_t j = 0; j < 4; j++)
+			set.inputs[j].report.cpu_busy_milli = 3500;
+		score(&set, profile_builtin("gateway"));
+		assert_int_equal(set.outputs[0].rule_ppm[0], PPM);
+		assert_int_equal(set.outputs[0].rules_on & 1, 0);
+	}
+}
+
+/* Load and latency do not touch the standing; state, rules, caps, the age of news and slow start do. */
+static void test_standing(void **state)
+{
+	const struct profile *kv = profile_builtin("kv"), *gateway = profile_builtin("gateway");
+	struct set set;
+
+	(void)state;
+	init_set(&set, 3);
+	for (size_t i = 0; i < 3; i++)
+		fill_gateway(&set.inputs[i]);
+	set.inputs[0].report.cpu_busy_milli = 100;
+	set.inputs[1].report.cpu_busy_milli = 3000;
+	set.inputs[1].rt_mean_us = 700 * MSEC_US;
+	score(&set, gateway);
+	assert_true(set.outputs[0].weight_milli > set.outputs[1].weight_milli);
+	assert_int_equal(set.outputs[0].standing_milli, 1000);
+	assert_int_equal(set.outputs[1].standing_milli, 1000);
+	set.inputs[2].joined_age_us = 15 * SEC_US;
+	set.inputs[1].report.migrating = 1;
+	score(&set, gateway);
+	assert_int_equal(set.outputs[2].standing_milli, 100);
+	assert_int_equal(set.outputs[1].standing_milli, 800);
+	init_set(&set, 3);
+	for (size_t i = 0; i < 3; i++)
+		fill_gateway(&set.inputs[i]);
+	set.inputs[0].state = MEMBER_SUSPECT;
+	set.inputs[1].age_us = 14 * SEC_US;
+	set.inputs[2].joined_age_us = SEC_US;
+	set.inputs[2].report.verified = 0;
+	score(&set, kv);
+	assert_int_equal(set.outputs[0].standing_milli, 300);
+	assert_int_equal(set.outputs[1].standing_milli, 900);
+	/* Capped at 0.4: the standing falls as the score does. */
+	assert_int_equal(set.outputs[2].score_ppm, 400000);
+	assert_near(set.outputs[2].standing_milli, 400000 * 1000 / set.outputs[2].sum_ppm, 1);
+	set.inputs[0].state = MEMBER_UNREACHABLE;
+	score(&set, kv);
+	assert_int_equal(set.outputs[0].standing_milli, 0);
 }
 
 static void test_blackout(void **state)
@@ -608,7 +687,8 @@ int main(void)
 		cmocka_unit_test(test_kv_by_the_seed), cmocka_unit_test(test_unknown_is_the_peers_mean),
 		cmocka_unit_test(test_warmup),         cmocka_unit_test(test_decay),
 		cmocka_unit_test(test_leaving),        cmocka_unit_test(test_folder),
-		cmocka_unit_test(test_gateway_gate),   cmocka_unit_test(test_blackout),
+		cmocka_unit_test(test_gateway_gate),   cmocka_unit_test(test_gate_compares_with_peers),
+		cmocka_unit_test(test_standing),       cmocka_unit_test(test_blackout),
 		cmocka_unit_test(test_slow_start),     cmocka_unit_test(test_drift),
 		cmocka_unit_test(test_floor),          cmocka_unit_test(test_cap_is_kept),
 		cmocka_unit_test(test_noise),          cmocka_unit_test(test_wild),
