@@ -291,6 +291,11 @@ static void test_weighted_ewma_draws_among_many(void **state)
 	/* The one without a sample counts as whom it is drawn against, be that the slow one: half of one pair in 36. */
 	assert_in_range(counts[0], 15, 75);
 	assert_in_range(counts[8], 250, 600);
+	/* And with a request in flight it is more loaded than any. */
+	world.pick.loads[8].in_flight = 1;
+	world.pick.loads[8].answered_us = world.now_us;
+	count_choices(counts);
+	assert_int_equal(counts[8], 0);
 	world_fini(&world);
 }
 
