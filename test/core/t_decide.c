@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "core/decide.h"
 
@@ -484,7 +485,8 @@ static void test_altered_inputs_out_of_bounds_are_refused(void **state)
 		  "candidates[1]: 'base_milli'" },
 		{ "\"node\":\"node-1\"", "\"base_milli\":1000", "\"base\":1000", "'base_milli' is missing" },
 		{ "\"node\":\"node-1\"", "\"cpu_busy_milli\"", "\"cpu_bu\"", "'report' has a number that no node" },
-		{ "\"node\":\"node-1\"", "\"cpu_busy_milli\":400", "\"cpu_busy_milli\":-4", "candidates[1]: 'report': 'cpu_busy_milli' is not" },
+		{ "\"node\":\"node-1\"", "\"cpu_busy_milli\":400", "\"cpu_busy_milli\":-4",
+		  "candidates[1]: 'report': 'cpu_busy_milli' is not" },
 		{ "node-1",
 		  "\"report\":", "\"words\":{\"rumour\":\"good\"},\"report\":", "a source that does not exist" },
 		{ "\"node\":\"node-1\"",
@@ -1033,6 +1035,99 @@ static void test_altered_picks_are_told_or_refused(void **state)
 	decide_replay_free(&replay);
 }
 
+/* --- the manual --- */
+
+/* Members of these are named by profiles, sources and reports. */
+static bool has_named_members(const char *key)
+{
+	static const char *const keys[] = { "groups_ppm", "rules_ppm", "dims_ppm", "words", "report" };
+
+	for (size_t i = 0; i < COUNT_OF(keys); i++) {
+		if (strcmp(key, keys[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void assert_keys_are_documented(json_t *value, const char *manual)
+{
+	const char *key;
+	json_t *member;
+	size_t i;
+
+	json_array_foreach(value, i, member) assert_keys_are_documented(member, manual);
+	json_object_foreach(value, key, member)
+	{
+		char quoted[64];
+
+		(void)snprintf(quoted, sizeof(quoted), "`%s`", key);
+		if (!strstr(manual, quoted))
+			fail_msg("docs/decisions.md does not explain '%s'", key);
+		if (!has_named_members(key))
+			assert_keys_are_documented(member, manual);
+	}
+}
+
+static void test_every_key_and_reason_is_documented(void **state)
+{
+	struct buf manual = BUF_INIT(MIB), lines = BUF_INIT(64 * MIB);
+	const struct profile *profile = profile_builtin("kv");
+	struct str rest, line;
+	struct picks picks;
+	struct batch batch;
+	char block[4096];
+	size_t size;
+	FILE *file = fopen("docs/decisions.md", "r");
+
+	(void)state;
+	assert_non_null(file);
+	while ((size = fread(block, 1, sizeof(block), file)) > 0)
+		assert_true(buf_append(&manual, (struct str){ block, size }));
+	assert_int_equal(fclose(file), 0);
+
+	decide_write_profile(&lines, profile, WALL_US);
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		world_make(seed, 20);
+		world_tick(&lines, profile, 0);
+	}
+	batch_open(&batch, &lines, "01A", 1000, 20);
+	batch_put(&batch, &lines, "01A", 1, 10, true, false);
+	batch_close(&batch);
+	for (int strategy = 0; strategy < PICK_STRATEGIES; strategy++) {
+		struct pick_call call = { .key_hash = 1, .now_us = 1, .tried = { 1 }, .tried_count = 1 };
+		struct decide_pick *before;
+		struct pick pick;
+
+		picks_open(&picks, 4, 9);
+		pick_init(&pick, (enum pick_strategy)strategy, 70, 2, 1);
+		for (int64_t node = 3; node < 12; node++) {
+			pick_sent(&pick, (uint16_t)node, 1);
+			pick_done(&pick, (uint16_t)node, node % 2, 1000 * node, 9000000 * node);
+		}
+		before = decide_pick_before(&pick, picks.route, 1, &call);
+		decide_write_pick(&lines, &before, "set-7", picks.ids, -1, REASON_none, WALL_US);
+		pick_fini(&pick);
+		picks_close(&picks);
+	}
+	rest = buf_str(&lines);
+	while (str_cut(&rest, '\n', &line)) {
+		json_t *root = json_loadb(line.data, line.size, JSON_REJECT_DUPLICATES, NULL);
+
+		assert_non_null(root);
+		assert_keys_are_documented(root, buf_cstr(&manual));
+		json_decref(root);
+	}
+	for (size_t i = 0; i < REASONS; i++) {
+		char row[160];
+
+		(void)snprintf(row, sizeof(row), "\n| `%s` | %s |\n", reason_names[i], reason_helps[i]);
+		if (!strstr(buf_cstr(&manual), row))
+			fail_msg("docs/decisions.md has no row:%s", row);
+	}
+	buf_fini(&lines);
+	buf_fini(&manual);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1053,6 +1148,7 @@ int main(void)
 		cmocka_unit_test(test_many_plans_at_once),
 		cmocka_unit_test(test_picks_of_every_strategy_replay),
 		cmocka_unit_test(test_altered_picks_are_told_or_refused),
+		cmocka_unit_test(test_every_key_and_reason_is_documented),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
