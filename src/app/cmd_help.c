@@ -5,6 +5,8 @@
 #include "base/conf_value.h"
 #include "folder/node.h"
 #include "folder/sched.h"
+#include "sim/policy.h"
+#include "sim/scenario.h"
 
 const struct cmd_option cmd_help_options[] = { { .name = NULL } };
 const struct cmd_option cmd_version_options[] = { { .name = NULL } };
@@ -28,6 +30,14 @@ static void help_print_keys(const struct conf_row *rows, int indent)
 	}
 }
 
+static void help_print_policies(void)
+{
+	printf("\nPolicies:\n");
+	for (size_t i = 0; sim_policies[i] != NULL; i++)
+		printf("  %-24s %s\n%27s(%s)\n", sim_policies[i]->name, sim_policies[i]->help, "",
+		       sim_policies[i]->source);
+}
+
 void cmd_print_help(const struct cmd *cmd)
 {
 	printf("heng %s%s%s%s: %s\n", cmd->name, cmd->options[0].name != NULL ? " [OPTION...]" : "",
@@ -39,11 +49,18 @@ void cmd_print_help(const struct cmd *cmd)
 			 option->value != NULL ? " " : "", option->value != NULL ? option->value : "");
 		printf("  %-32s %s\n", left, option->help);
 	}
-	bool is_scheduler = strcmp(cmd->name, "scheduler") == 0;
-	if (!is_scheduler && strcmp(cmd->name, "node") != 0)
-		return;
-	printf("\nKeys of the configuration:\n");
-	help_print_keys(is_scheduler ? sched_conf_rows : node_conf_rows, 2);
+	static const struct {
+		const char *name;
+		const struct conf_row *rows;
+	} readers[] = { { "scheduler", sched_conf_rows }, { "node", node_conf_rows }, { "sim", scenario_rows } };
+	if (strcmp(cmd->name, "sim") == 0)
+		help_print_policies();
+	for (size_t i = 0; i < COUNT_OF(readers); i++) {
+		if (strcmp(cmd->name, readers[i].name) != 0)
+			continue;
+		printf("\nKeys of the %s:\n", readers[i].rows == scenario_rows ? "scenario" : "configuration");
+		help_print_keys(readers[i].rows, 2);
+	}
 }
 
 int cmd_help_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)

@@ -41,6 +41,14 @@
 		.help = "node i begins i/nodes of `every` later, so that they take turns"                       \
 	}
 
+static const char service_choices[] =
+#define SERVICE(name, help) #name "|"
+#define MODIFIER(name, help)
+#include "sim/service_list.h"
+#undef SERVICE
+#undef MODIFIER
+	"";
+
 static const struct conf_row slow_rows[] = {
 	ROW_NODE,
 	ROW_FACTOR("work takes so many thousandths of its time"),
@@ -133,10 +141,10 @@ static const struct conf_row event_rows[] = {
 	END,
 };
 
-#define LIST(key, words)                                                                     \
-	{                                                                                    \
-		.name = #key, .type = CONF_LIST, .offset = AT(key), .item_rows = key##_rows, \
-		.item_size = sizeof(struct scenario_modifier), .help = words                 \
+#define LIST(key, words)                                                                                     \
+	{                                                                                                    \
+		.name = #key, .type = CONF_LIST, .offset = AT(key), .fallback = "", .item_rows = key##_rows, \
+		.item_size = sizeof(struct scenario_modifier), .help = words                                 \
 	}
 
 const struct conf_row scenario_rows[] = {
@@ -223,7 +231,7 @@ const struct conf_row scenario_rows[] = {
 	{ .name = "service",
 	  .type = CONF_CHOICE,
 	  .offset = AT(service),
-	  .choices = "constant|exponential|bimodal|lognormal",
+	  .choices = service_choices,
 	  .fallback = "exponential",
 	  .help = "distribution of a request's work" },
 	{ .name = "service_mean",
@@ -335,6 +343,7 @@ const struct conf_row scenario_rows[] = {
 	LIST(cold, "nodes that are slow after a join or restart, until they have served enough"),
 	{ .name = "events",
 	  .type = CONF_LIST,
+	  .fallback = "",
 	  .offset = AT(events),
 	  .item_rows = event_rows,
 	  .item_size = sizeof(struct scenario_change),

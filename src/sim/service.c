@@ -47,13 +47,6 @@ const char *const pace_names[PACES] = {
 #undef SERVICE
 #undef MODIFIER
 };
-const char *const pace_helps[PACES] = {
-#define SERVICE(name, help)
-#define MODIFIER(name, help) [PACE_##name] = help,
-#include "sim/service_list.h"
-#undef SERVICE
-#undef MODIFIER
-};
 
 void pace_init(struct pace *pace) { *pace = (struct pace){ 0 }; }
 

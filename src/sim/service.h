@@ -28,7 +28,7 @@ enum pace_kind {
 #undef MODIFIER
 	PACES
 };
-extern const char *const pace_names[PACES], *const pace_helps[PACES];
+extern const char *const pace_names[PACES];
 /* One modifier of one node. */
 struct pace_rule {
 	enum pace_kind kind;

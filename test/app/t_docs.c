@@ -1,4 +1,4 @@
-/* What is written for people against what the program reads: docs/configuration.md and the examples in etc/. Run from the tree's top. */
+/* What is written for people against what the program reads: docs/configuration.md, docs/simulator.md and the examples in etc/. Run from the tree's top. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include "base/conf_value.h"
 #include "folder/node.h"
 #include "folder/sched.h"
+#include "sim/scenario.h"
 #include "sys/fs.h"
 
 #define FILE_MAX_BYTES (1 * MIB)
@@ -25,7 +26,7 @@ static void read_text(const char *path, struct buf *ret_text)
 }
 
 /* Every row has its line, with what is allowed and the default as the binary has them. Returns how many rows there are. */
-static size_t check_rows(const char *section, const struct conf_row *rows)
+static size_t check_rows(const char *path, const char *section, const struct conf_row *rows)
 {
 	size_t count = 0;
 	for (const struct conf_row *row = rows; row->name != NULL; row++, count++) {
@@ -34,10 +35,10 @@ static size_t check_rows(const char *section, const struct conf_row *rows)
 		snprintf(line, sizeof(line), "\n| `%s` | %s | %s | ", row->name, conf_value_allowed(row, allowed),
 			 fallback[0] != '\0' ? fallback : "may be left out");
 		if (strstr(section, line) == NULL)
-			fail_msg("docs/configuration.md has no line that begins:%s", line);
+			fail_msg("%s has no line that begins:%s", path, line);
 		assert_true(row->help != NULL && row->help[0] != '\0');
 		if (row->type == CONF_LIST)
-			count += check_rows(section, row->item_rows);
+			count += check_rows(path, section, row->item_rows);
 	}
 	return count;
 }
@@ -46,21 +47,22 @@ static void test_every_key_is_documented(void **state)
 {
 	(void)state;
 	static const struct {
-		const char *heading;
+		const char *path, *heading;
 		const struct conf_row *rows;
 	} sections[] = {
-		{ "\n## Keys of the scheduler\n", sched_conf_rows },
-		{ "\n## Keys of a node\n", node_conf_rows },
+		{ "docs/configuration.md", "\n## Keys of the scheduler\n", sched_conf_rows },
+		{ "docs/configuration.md", "\n## Keys of a node\n", node_conf_rows },
+		{ "docs/simulator.md", "\n## Keys of a scenario\n", scenario_rows },
 	};
 	for (size_t i = 0; i < COUNT_OF(sections); i++) {
 		struct buf text;
-		read_text("docs/configuration.md", &text);
+		read_text(sections[i].path, &text);
 		char *section = strstr(buf_cstr(&text), sections[i].heading);
 		assert_non_null(section);
 		char *end = strstr(section + strlen(sections[i].heading), "\n## ");
 		assert_non_null(end);
 		*end = '\0';
-		size_t count = check_rows(section, sections[i].rows), documented = 0;
+		size_t count = check_rows(sections[i].path, section, sections[i].rows), documented = 0;
 		for (const char *line = section; (line = strstr(line, "\n| `")) != NULL; line++)
 			documented++;
 		/* Nor is there one that has gone. */
