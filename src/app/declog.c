@@ -190,7 +190,7 @@ static int64_t days_of(int64_t year, int64_t month, int64_t day)
 	int64_t era, year_of_era, day_of_year;
 
 	year -= month <= 2;
-	era = year / 400;
+	era = (year >= 0 ? year : year - 399) / 400;
 	year_of_era = year - era * 400;
 	day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
 	return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;

@@ -96,7 +96,7 @@ static void print_table_head(const struct decide_record *record)
 	if (table->before.selected[0])
 		printf("previous   %s, held for %s\n",
 		       str_display(str_from(table->before.selected), text, sizeof(text)),
-		       explain_span(table->before.held_us, span));
+		       explain_span(table->before.held_us + table->elapsed_us, span));
 	else
 		printf("previous   none\n");
 }

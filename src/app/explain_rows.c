@@ -73,7 +73,7 @@ static void print_dims(const struct decide_record *record, const uint16_t *ranke
 		return;
 	printf("\n%-*s", width, "NODE");
 	for (size_t d = 0; d < profile->dim_count; d++)
-		printf(" %*s", (int)max_size(strlen(profile->dims[d].name), 13), profile->dims[d].name);
+		printf(" %*s", (int)max_size(strlen(profile->dims[d].name), 14), profile->dims[d].name);
 	printf("\n");
 	for (size_t i = 0; i < count; i++) {
 		const struct score_output *output = &record->table.outputs[ranked[i]];
@@ -85,7 +85,7 @@ static void print_dims(const struct decide_record *record, const uint16_t *ranke
 			(void)snprintf(cell, sizeof(cell), "%s%s x %s", output->dims_assumed >> d & 1 ? "~" : "",
 				       declog_share(output->dim_ppm[d], value, sizeof(value)),
 				       declog_share(dim->weight_ppm, weight, sizeof(weight)));
-			printf(" %*s", (int)max_size(strlen(dim->name), 13), cell);
+			printf(" %*s", (int)max_size(strlen(dim->name), 14), cell);
 		}
 		printf("\n");
 	}
