@@ -66,7 +66,9 @@ static void log_write(struct plan_log *log)
 static size_t look(struct plan_log *log, size_t want, uint64_t key_hash, uint64_t size_bytes, int selected,
 		   size_t *ret_found)
 {
-	size_t count = ring_candidates(log->options.ring, key_hash, want, log->looked);
+	/* Looking for more nodes than there are would walk all of the ring. */
+	size_t count = ring_candidates(log->options.ring, key_hash, min_size(want, log->options.node_count),
+				       log->looked);
 
 	*ret_found = count;
 	for (size_t i = 0; i < count; i++) {

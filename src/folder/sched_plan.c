@@ -159,7 +159,8 @@ static void preference_of(const struct page *page, const struct store_chunk *chu
 {
 	const struct ring *ring = page->ring->ring;
 	uint16_t candidates[CANDIDATES_MAX];
-	size_t count = ring_candidates(ring, key, CANDIDATES_MAX, candidates);
+	/* Looking for more nodes than there are would walk all of the ring. */
+	size_t count = ring_candidates(ring, key, min_size(CANDIDATES_MAX, ring_node_count(ring)), candidates);
 	bool is_target_good = takes_work(page, chunk->target_node);
 
 	list->count = 0;
