@@ -26,6 +26,8 @@ static char dir[64], key_path[128];
 static struct sched *sched;
 static struct fake_node node;
 static int64_t probe_interval_us;
+static const char *conf_profile = "", *conf_decision_log = "";
+static int conf_places;
 static struct sched_user users[] = {
 	{ .name = "ann", .role = 0 },
 	{ .name = "bob", .role = 0 },
@@ -153,6 +155,11 @@ static struct sched_conf conf_of(void)
 		.probe_interval_us = probe_interval_us,
 		.probe_timeout_us = 2 * SEC_US,
 		.node_lost_after_us = 30 * SEC_US,
+		.profile = conf_profile,
+		.decision_log = conf_decision_log,
+		.decision_log_rotate_bytes = 64 * MIB,
+		.decision_log_keep = 8,
+		.decision_log_places = conf_places,
 		.merge_objects = 2,
 		.merge_node_connections = 2,
 		.threads = 2,
@@ -255,7 +262,8 @@ static void post_a(char id[ULID_SIZE])
 	assert_true(str_copy(str_from(text_of("transfer_id")), id, ULID_SIZE));
 }
 
-static void call_transfer(const char *user, const char *method, const char *id, const char *rest, struct str body)
+UNUSED static void call_transfer(const char *user, const char *method, const char *id, const char *rest,
+				 struct str body)
 {
 	char path[256];
 

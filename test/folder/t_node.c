@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "core/report.h"
 #include "folder/disk.h"
 #include "folder/node.h"
 #include "folder/receipt.h"
@@ -39,7 +40,9 @@ struct script {
 	char finished[256]; /* the answer to the next sweeps */
 	char asked[256];    /* what the last one asked */
 	size_t sweep_count;
-	bool is_sweep_held; /* no answer comes until it is released */
+	bool is_sweep_held;           /* no answer comes until it is released */
+	struct report_message report; /* the last one */
+	size_t report_count;
 };
 struct world {
 	char path[64];
@@ -114,6 +117,29 @@ static void finished_begin(struct http_call *call, void *app)
 	http_run_task(call, ((struct world *)app)->work, 64 * KIB, 64 * KIB, finished_run);
 }
 
+static int report_run(struct http_task *task)
+{
+	struct world *world = task->app;
+	struct script *script = &world->script;
+	struct report_message *message = must_zalloc(1, sizeof(*message));
+	const int result = report_read(buf_str(&task->body), message, &task->err);
+
+	pthread_mutex_lock(&script->lock);
+	if (result == 0) {
+		script->report = *message;
+		script->report_count++;
+		pthread_cond_broadcast(&script->changed);
+	}
+	pthread_mutex_unlock(&script->lock);
+	free(message);
+	return result;
+}
+
+static void report_begin(struct http_call *call, void *app)
+{
+	http_run_task(call, ((struct world *)app)->work, 64 * KIB, 64 * KIB, report_run);
+}
+
 static void register_begin(struct http_call *call, void *app)
 {
 	http_run_task(call, ((struct world *)app)->work, 64 * KIB, 64 * KIB, register_run);
@@ -128,6 +154,7 @@ static const struct http_route scheduler_routes[] = {
 	{ "POST", "/internal/v1/nodes/register", register_begin },
 	{ "POST", "/internal/v1/receipts", receipts_begin },
 	{ "POST", "/internal/v1/transfers/finished", finished_begin },
+	{ "POST", "/internal/v1/reports", report_begin },
 	{ NULL, NULL, NULL },
 };
 
@@ -440,6 +467,42 @@ static void t_put(void **state)
 	};
 	assert_put(world, &last, 200, ERR_NONE);
 	assert_stored(world, 2, 1, true);
+}
+
+/* Of the requests that the disk had to do with, and of nothing else. */
+static void t_report(void **state)
+{
+	struct world *world = *state;
+	struct script *script = &world->script;
+	struct attempt good = { .data = hello, .file_id = 1 },
+		       stranger = { .data = hello, .file_id = 2, .has_no_token = true };
+	struct timespec until;
+	struct report report;
+
+	assert_put(world, &good, 200, ERR_NONE);
+	assert_put(world, &good, 200, ERR_NONE); /* a repeat writes nothing */
+	assert_put(world, &stranger, 401, ERR_UNAUTHENTICATED);
+	good.data = "hello, other";
+	assert_put(world, &good, 409, ERR_DIGEST_CONFLICT); /* the client's fault, not the node's */
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 20;
+	pthread_mutex_lock(&script->lock);
+	while (script->report_count == 0 || script->report.report.requests < 3)
+		assert_int_equal(pthread_cond_timedwait(&script->changed, &script->lock, &until), 0);
+	report = script->report.report;
+	assert_string_equal(script->report.node_id, "n1");
+	assert_int_equal(script->report.dir_count, 1); /* state_dir and data_dir are one */
+	assert_string_equal(script->report.dirs[0].path, world->path);
+	assert_string_equal(script->report.dirs[0].diagnosis, "");
+	pthread_mutex_unlock(&script->lock);
+	assert_int_equal(report.requests, 3);
+	assert_int_equal(report.failures, 0);
+	assert_int_equal(report.writes, 1);
+	assert_int_equal(report.write_failures, 0);
+	assert_int_equal(report.in_flight, 0);
+	assert_int_equal(report.leaving, 0);
+	assert_true(report.p50_us > 0 && report.p50_us < 10 * SEC_US);
+	assert_true(report.disk_free_bytes > 0 && report.disk_free_bytes < report.disk_total_bytes);
 }
 
 static void t_refused(void **state)
@@ -802,11 +865,22 @@ static void t_start(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		NODE_TEST(t_put),       NODE_TEST(t_refused),         NODE_TEST(t_replay),
-		NODE_TEST(t_truncated), NODE_TEST(t_scheduler_down),  NODE_TEST(t_scheduler_refuses),
-		NODE_TEST(t_internal),  NODE_TEST(t_remove_chunk),    NODE_TEST(t_sweep),
-		NODE_TEST(t_disk_low),  NODE_TEST(t_many_at_once),    NODE_TEST(t_start),
-		NODE_TEST_EPOLL(t_put), NODE_TEST_EPOLL(t_truncated), NODE_TEST_EPOLL(t_many_at_once),
+		NODE_TEST(t_put),
+		NODE_TEST(t_refused),
+		NODE_TEST(t_replay),
+		NODE_TEST(t_truncated),
+		NODE_TEST(t_scheduler_down),
+		NODE_TEST(t_scheduler_refuses),
+		NODE_TEST(t_internal),
+		NODE_TEST(t_remove_chunk),
+		NODE_TEST(t_sweep),
+		NODE_TEST(t_disk_low),
+		NODE_TEST(t_report),
+		NODE_TEST(t_many_at_once),
+		NODE_TEST(t_start),
+		NODE_TEST_EPOLL(t_put),
+		NODE_TEST_EPOLL(t_truncated),
+		NODE_TEST_EPOLL(t_many_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
