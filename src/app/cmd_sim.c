@@ -122,12 +122,13 @@ static int sim_show(const struct cmd *cmd, const char *const *values, struct sim
 		result_write_json(&text, &run->scenario, results, run->count);
 	else
 		result_write_table(&text, &run->scenario, results, run->count);
-	if (cmd_value(cmd, values, "svg") != NULL) {
+	if (text.is_failed || fwrite(text.data, 1, text.size, stdout) != text.size || fflush(stdout) != 0)
+		r = err_sys(err, ERR_SYSTEM, text.is_failed ? ENOMEM : errno, "writing the figures");
+	/* After the figures: those are not lost when the picture cannot be written. */
+	if (r == 0 && cmd_value(cmd, values, "svg") != NULL) {
 		result_write_svg(&picture, &run->scenario, results, run->count);
 		r = sim_write_file(cmd_value(cmd, values, "svg"), buf_str(&picture), err);
 	}
-	if (r == 0 && (text.is_failed || fwrite(text.data, 1, text.size, stdout) != text.size || fflush(stdout) != 0))
-		r = err_sys(err, ERR_SYSTEM, text.is_failed ? ENOMEM : errno, "writing the figures");
 	buf_fini(&text);
 	buf_fini(&picture);
 	return r;

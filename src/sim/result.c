@@ -100,11 +100,11 @@ void result_write_table(struct buf *buf, const struct scenario *scenario, const 
 {
 	static const uint32_t quantiles_ppm[] = { 500000, 900000, 990000, 999000 };
 	buf_printf(buf, "%s: %s\n", scenario->name, scenario->title);
-	buf_printf(buf, "%-20s %8s %8s %8s %8s %8s %8s %9s %13s %9s %10s\n", "POLICY (ms)", "P50", "P90", "P99",
+	buf_printf(buf, "%-20s %8s %8s %8s %8s %8s %8s %9s %14s %9s %10s\n", "POLICY (ms)", "P50", "P90", "P99",
 		   "P99.9", "MEAN", "MAX", "ERRORS %", "SHARE (1=FAIR)", "FLIPS/MIN", "REQUESTS");
 	for (size_t i = 0; i < count; i++) {
 		const struct result *result = results[i];
-		char text[16];
+		char text[16], shares[48] = "-";
 		int64_t least, most;
 		buf_printf(buf, "%-20s", result->policy);
 		for (size_t q = 0; q < COUNT_OF(quantiles_ppm); q++) {
@@ -115,8 +115,9 @@ void result_write_table(struct buf *buf, const struct scenario *scenario, const 
 		buf_printf(buf, " %8s", text);
 		milliseconds(result->latency.max_ns, text, sizeof(text));
 		result_shares(result, &least, &most);
-		buf_printf(buf, " %8s %9.4f %6.2f..%6.2f %9.1f %10llu\n", text, (double)result_error_ppm(result) / 1e4,
-			   (double)least / 1e3, (double)most / 1e3,
+		if (least >= 0)
+			snprintf(shares, sizeof(shares), "%.2f..%.2f", (double)least / 1e3, (double)most / 1e3);
+		buf_printf(buf, " %8s %9.4f %14s %9.1f %10llu\n", text, (double)result_error_ppm(result) / 1e4, shares,
 			   (double)result_flips_milli_per_min(result, scenario) / 1e3,
 			   (unsigned long long)result->measured_count);
 	}
