@@ -1,6 +1,9 @@
 #include "core/score.h"
 #include "core/score_norm.h"
 
+/* A score may always rise by this much, else one that is near 0 would need minutes to come back. */
+#define STEP_LEAST_PPM 50000
+
 /* Sums over the set, before any one is scored. */
 struct scene {
 	const struct profile *profile;
@@ -237,7 +240,7 @@ static void finish(const struct scene *scene, const struct score_input *input, c
 	output->start_ppm = scene->is_start_off ? PPM : start_factor(profile, input);
 	output->score_ppm = times_factor(output->score_ppm, output->start_ppm);
 	if (profile->step_up_ppm > 0 && before_ppm >= 0) {
-		limit_ppm = before_ppm + profile->step_up_ppm;
+		limit_ppm = before_ppm + max_i64(score_times(before_ppm, profile->step_up_ppm), STEP_LEAST_PPM);
 		output->is_step_limited = output->score_ppm > limit_ppm;
 		output->score_ppm = min_i64(output->score_ppm, limit_ppm);
 	}
