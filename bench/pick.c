@@ -39,8 +39,11 @@ static struct route *route_make(size_t set_count, size_t set_size, size_t node_c
 
 	for (size_t set = 0; set < set_count; set++) {
 		for (size_t i = 0; i < set_size; i++) {
+			uint32_t weight_milli = (uint32_t)(700 + i * 37 % 300);
+
 			candidates[i] = (struct route_candidate){ .node_index = (uint16_t)((set + i) % node_count),
-								  .weight_milli = (uint32_t)(700 + i * 37 % 300),
+								  .weight_milli = weight_milli,
+								  .standing_milli = weight_milli,
 								  .start_ppm = PPM };
 			offsets[i] = (uint16_t)i;
 		}

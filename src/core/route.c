@@ -48,12 +48,13 @@ struct route_builder *route_builder_new(size_t set_count, size_t candidate_count
  * leaves room for that. */
 static unsigned weight_shift(const struct route_candidate *candidates, size_t count)
 {
-	uint64_t total = 0, most = 0;
+	uint64_t total = 0;
+	size_t most = 0;
 	unsigned shift = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		total += candidates[i].weight_milli;
-		most = candidates[i].weight_milli > most ? candidates[i].weight_milli : most;
+		most = max_size(most, max_size(candidates[i].weight_milli, candidates[i].standing_milli));
 	}
 	while (most >> shift > ROUTE_WEIGHT_MAX_MILLI || total >> shift > ROUTE_WEIGHT_TOTAL_MAX_MILLI)
 		shift++;

@@ -169,6 +169,29 @@ static void test_large_weights_are_halved_together(void **state)
 	}
 }
 
+/* A node whose score is low may stand for much: both are halved alike, and neither becomes 0. */
+static void test_what_it_stands_for_is_halved_too(void **state)
+{
+	static const struct route_candidate candidates[] = {
+		{ .weight_milli = 1, .standing_milli = 1u << 26 },
+		{ .weight_milli = 4000, .standing_milli = 3 },
+		{ .weight_milli = 0, .standing_milli = 0 },
+	};
+	struct route_builder *builder = route_builder_new(1, 3);
+	struct route *route;
+
+	(void)state;
+	route_builder_add_candidates(builder, candidates, 3, 3, REASON_first, NULL, NULL);
+	route = route_builder_end(&builder, 1, 1);
+	assert_int_equal(route->candidates[0].weight_milli, 1);
+	assert_int_equal(route->candidates[0].standing_milli, 1u << 24);
+	assert_int_equal(route->candidates[0].standing_inverse, 256);
+	assert_int_equal(route->candidates[1].weight_milli, 1000);
+	assert_int_equal(route->candidates[1].standing_milli, 1);
+	assert_int_equal(route->candidates[2].standing_inverse, 0);
+	route_free(&route);
+}
+
 static void test_a_full_set_of_the_largest_weights(void **state)
 {
 	static struct route_candidate candidates[SCORE_SET_MAX];
@@ -198,6 +221,7 @@ int main(void)
 		cmocka_unit_test(test_sets_in_the_order_of_decisions),
 		cmocka_unit_test(test_what_is_recorded_gives_the_same),
 		cmocka_unit_test(test_large_weights_are_halved_together),
+		cmocka_unit_test(test_what_it_stands_for_is_halved_too),
 		cmocka_unit_test(test_a_full_set_of_the_largest_weights),
 	};
 
