@@ -5,7 +5,7 @@
 #include "sim/result.h"
 
 #define PLOT_WIDTH   1000.0
-#define PLOT_LEFT    70.0
+#define PLOT_LEFT    84.0
 #define PLOT_RIGHT   20.0
 #define BARS_TOP     86.0
 #define BARS_BOTTOM  336.0
@@ -97,7 +97,7 @@ static void write_label(struct buf *buf, double x, double y, const char *attribu
 static char *value_text(double value_ms, const char *unit, char target[16])
 {
 	if (value_ms >= 999.5)
-		snprintf(target, 16, "%.3g s", value_ms / 1e3);
+		snprintf(target, 16, "%.2g s", value_ms / 1e3);
 	else
 		snprintf(target, 16, "%.*g%s", value_ms >= 99.5 ? 3 : 2, value_ms, unit);
 	return target;
@@ -121,7 +121,7 @@ static void write_axis(struct buf *buf, const struct axis *axis)
 	buf_printf(buf, "<path d=\"M%.1f %.1fV%.1fH%.1f\" fill=\"none\" stroke=\"#444444\"/>\n", PLOT_LEFT, axis->top,
 		   axis->bottom, PLOT_WIDTH - PLOT_RIGHT);
 	buf_printf(buf,
-		   "<text transform=\"translate(18 %.1f) rotate(-90)\" text-anchor=\"middle\">latency (ms, log "
+		   "<text transform=\"translate(20 %.1f) rotate(-90)\" text-anchor=\"middle\">latency (log "
 		   "scale)</text>\n",
 		   (axis->top + axis->bottom) / 2);
 }
