@@ -33,12 +33,36 @@ static void PRINTF(2, 3) warn(struct explain_warnings *warnings, const char *fmt
 	warnings->count++;
 }
 
-static void warn_candidate(const struct decide_record *record, size_t index, struct explain_warnings *warnings)
+static void warn_assumed(const struct profile *profile, const char *who, uint32_t dims,
+			 struct explain_warnings *warnings)
+{
+	char names[160] = "";
+	size_t size = 0;
+
+	for (size_t i = 0; i < profile->dim_count && size < sizeof(names) - 1; i++) {
+		if (dims >> i & 1)
+			size += (size_t)snprintf(names + size, sizeof(names) - size, " %s", profile->dims[i].name);
+	}
+	if (dims)
+		warn(warnings, "%s:%s", who, names);
+}
+
+/* What nobody tells is said once, of all. */
+static uint32_t dims_told_by_nobody(const struct decide_record *record)
+{
+	uint32_t dims = record->table.count ? UINT32_MAX : 0;
+
+	for (size_t i = 0; i < record->table.count; i++)
+		dims &= record->table.outputs[i].dims_assumed;
+	return dims;
+}
+
+static void warn_candidate(const struct decide_record *record, size_t index, uint32_t told_by_nobody,
+			   struct explain_warnings *warnings)
 {
 	const struct score_input *input = record->table.inputs[index];
 	const struct score_output *output = &record->table.outputs[index];
-	const struct profile *profile = record->profile;
-	char id[SCORE_ID_SIZE], reason[sizeof(input->bar_reason)], span[24];
+	char id[SCORE_ID_SIZE], reason[sizeof(input->bar_reason)], span[24], who[SCORE_ID_SIZE + 64];
 
 	str_display(str_from(input->id), id, sizeof(id));
 	if (input->is_barred)
@@ -46,19 +70,10 @@ static void warn_candidate(const struct decide_record *record, size_t index, str
 		     str_display(str_from(input->bar_reason), reason, sizeof(reason)));
 	if (input->age_us < 0)
 		warn(warnings, "%s has never reported", id);
-	else if (input->age_us > profile->decay.life_us)
+	else if (input->age_us > record->profile->decay.life_us)
 		warn(warnings, "%s has not reported for %s", id, explain_span(input->age_us, span));
-	if (output->dims_assumed) {
-		char names[160] = "";
-		size_t size = 0;
-
-		for (size_t i = 0; i < profile->dim_count && size < sizeof(names) - 1; i++) {
-			if (output->dims_assumed >> i & 1)
-				size += (size_t)snprintf(names + size, sizeof(names) - size, " %s",
-							 profile->dims[i].name);
-		}
-		warn(warnings, "%s: unknown, so the peers' mean stands in:%s", id, names);
-	}
+	(void)snprintf(who, sizeof(who), "%s does not tell, so the peers' mean stands in", id);
+	warn_assumed(record->profile, who, output->dims_assumed & ~told_by_nobody, warnings);
 	if (output->is_assumed)
 		warn(warnings, "%s: the peers' mean stands in for its metrics, wholly or partly", id);
 	if (output->is_step_limited)
@@ -68,6 +83,7 @@ static void warn_candidate(const struct decide_record *record, size_t index, str
 void explain_warn(const struct explain_line *line, struct explain_warnings *ret_warnings)
 {
 	const struct decide_record *record = line->record;
+	uint32_t told_by_nobody;
 
 	ret_warnings->count = 0;
 	if (!line->agrees)
@@ -79,8 +95,10 @@ void explain_warn(const struct explain_line *line, struct explain_warnings *ret_
 				   "scoring has become round robin");
 	if (record->table.decision->order_count == 0)
 		warn(ret_warnings, "nobody may serve");
+	told_by_nobody = dims_told_by_nobody(record);
+	warn_assumed(record->profile, "nobody tells, so that it counts as 1 for all", told_by_nobody, ret_warnings);
 	for (size_t i = 0; i < record->table.count; i++)
-		warn_candidate(record, i, ret_warnings);
+		warn_candidate(record, i, told_by_nobody, ret_warnings);
 }
 
 /* --- for people --- */
