@@ -78,6 +78,9 @@ static void rivals_add(struct rivals *rivals, const struct pick_view *view, size
 	uint64_t in_flight = load->in_flight < IN_FLIGHT_MAX ? load->in_flight : IN_FLIGHT_MAX;
 	uint64_t inverse = view->candidates[offset].standing_inverse;
 
+	/* The scorer leaves some standing to whoever has weight; a route made otherwise may not, and 0 would win every comparison. */
+	if (inverse == 0)
+		return;
 	rivals->offsets[rivals->count] = (uint16_t)offset;
 	rivals->next[rivals->count] = (in_flight + 1) * inverse;
 	rivals->costs_ns[rivals->count] = cost_ns_of(load, usual_ns, view->call->now_us);

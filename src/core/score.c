@@ -94,8 +94,9 @@ static int64_t load_of(const struct profile *profile, const struct score_output 
 
 /* What is known of one candidate between its own score and the final one. */
 struct working {
-	int64_t rules_ppm, facts_ppm; /* products of all rules, and of those about facts alone */
-	int64_t share_ppm;            /* how far the peers' mean stands in for its metrics: PPM is wholly */
+	/* Products of all rules, of those about facts alone, of those that are no echo of what strategies see themselves. */
+	int64_t rules_ppm, facts_ppm, news_ppm;
+	int64_t share_ppm; /* how far the peers' mean stands in for its metrics: PPM is wholly */
 };
 
 /* Many small factors must not round to a zero that none of them says. */
@@ -144,6 +145,7 @@ static void apply_rules(const struct scene *scene, const struct score_input *inp
 
 	working->rules_ppm = PPM;
 	working->facts_ppm = PPM;
+	working->news_ppm = PPM;
 	for (size_t i = 0; i < profile->rule_count; i++) {
 		const struct profile_rule *rule = &profile->rules[i];
 		uint32_t bit = (uint32_t)1 << i;
@@ -159,6 +161,8 @@ static void apply_rules(const struct scene *scene, const struct score_input *inp
 		working->rules_ppm = times_factor(working->rules_ppm, output->rule_ppm[i]);
 		if (score_is_fact(rule->source))
 			working->facts_ppm = times_factor(working->facts_ppm, output->rule_ppm[i]);
+		if (!score_is_echo(rule->source))
+			working->news_ppm = times_factor(working->news_ppm, output->rule_ppm[i]);
 	}
 }
 
@@ -213,11 +217,11 @@ static bool is_zero_meant(const struct score_input *input, const struct score_ou
 	       (working->rules_ppm == 0 && working->share_ppm == 0);
 }
 
-/* What the node's standing leaves of its weight: the score without its dimensions. */
+/* What the node's standing leaves of its weight: the score without its dimensions and without the rules that echo load. */
 static int64_t standing(const struct score_input *input, const struct working *working,
 			const struct score_output *output)
 {
-	int64_t rules_ppm = score_times(working->rules_ppm, PPM - working->share_ppm) +
+	int64_t rules_ppm = score_times(working->news_ppm, PPM - working->share_ppm) +
 			    score_times(working->facts_ppm, working->share_ppm);
 	int64_t sum_ppm = max_i64(output->sum_ppm, 1), cap_ppm = PPM;
 

@@ -42,8 +42,8 @@ struct score_output {
 	int64_t score_ppm;
 	/* weight_milli * score, slow start included: what strategies share by. 0: gets nothing. */
 	uint32_t weight_milli;
-	/* weight_milli * what state, rules, cap, age of the news and slow start leave of it, the dimensions aside: for strategies that see load and
-	 * latency themselves, fresher than any report, and would only be told their own echo by the score. */
+	/* weight_milli * what state, rules, cap, age of the news and slow start leave of it, without the dimensions and the rules about load and
+	 * latency: for strategies that see those themselves, fresher than any report, and would only be told their own echo by the score. */
 	uint32_t standing_milli;
 	bool may_serve;
 };

@@ -151,6 +151,12 @@ bool score_is_fact(enum profile_source source)
 	return source == RULE_migrating || source == RULE_leaving || source == RULE_dirs_failed;
 }
 
+bool score_is_echo(enum profile_source source)
+{
+	return source == RULE_load || source == RULE_cpu || source == RULE_rt || source == RULE_disk_io ||
+	       source == RULE_tcp_conns;
+}
+
 int64_t score_rule(const struct profile_rule *rule, int64_t value, bool was_on, bool *ret_is_on)
 {
 	/* Mirrored, "below the marks" is "above the marks": one set of comparisons serves both. */

@@ -30,6 +30,8 @@ int64_t score_norm(const struct profile_dim *dim, const struct score_input *inpu
 int64_t score_source(enum profile_source source, const struct score_input *input, int64_t load_ppm);
 /* Facts that hold however old or young the metrics are: migrating, leaving, folders that failed. */
 bool score_is_fact(enum profile_source source);
+/* What whoever sends the requests sees itself, and fresher: load, latency, connections. */
+bool score_is_echo(enum profile_source source);
 /* The factor. was_on: the latch; *ret_is_on the new one, for a ramp whether it takes anything. */
 int64_t score_rule(const struct profile_rule *rule, int64_t value, bool was_on, bool *ret_is_on);
 
