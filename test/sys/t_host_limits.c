@@ -299,16 +299,15 @@ static void test_quota_use_v1(void **state)
 
 /* --- this machine --- */
 
-/* Where this process lives in a v1 hierarchy with that controller alone or among others: false when there is none, or when the process was put
- * into a cgroup below its root by somebody whose tree is not ours to change. */
-static bool find_own_root(const char *controller, char target[128], char *ret_why, size_t why_size)
+/* This process's own cgroup in the v1 hierarchy with that controller: a child of it holds the worker alone and touches nobody else. False when
+ * there is no such hierarchy. */
+static bool find_own_group(const char *controller, char *target, size_t target_size)
 {
 	struct buf text;
 	struct str rest, line, number, list, item;
-	char option[64];
-	bool is_root = false;
+	char own[512] = "", mount[128], option[64];
+	bool is_found = false;
 
-	(void)snprintf(ret_why, why_size, "no cgroup v1 hierarchy has it");
 	if (fs_read_file("/proc/self/cgroup", MIB, &text, NULL) < 0)
 		return false;
 	rest = buf_str(&text);
@@ -316,36 +315,30 @@ static bool find_own_root(const char *controller, char target[128], char *ret_wh
 		if (!str_cut(&line, ':', &number) || !str_cut(&line, ':', &list))
 			continue;
 		while (str_cut(&list, ',', &item)) {
-			if (!str_eq_c(item, controller))
-				continue;
-			is_root = str_eq_c(line, "/");
-			if (!is_root)
-				(void)snprintf(
-					ret_why, why_size,
-					"this process was put into cgroup '%.*s', which is not this test's to change",
-					STR_ARG(line));
+			if (str_eq_c(item, controller))
+				is_found = str_copy(line, own, sizeof(own));
 		}
 	}
 	buf_fini(&text);
-	if (!is_root || fs_read_file("/proc/self/mounts", MIB, &text, NULL) < 0)
+	if (!is_found || fs_read_file("/proc/self/mounts", MIB, &text, NULL) < 0)
 		return false;
 	/* "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0" */
 	rest = buf_str(&text);
-	is_root = false;
-	while (!is_root && str_cut(&rest, '\n', &line)) {
+	is_found = false;
+	while (!is_found && str_cut(&rest, '\n', &line)) {
 		char source[64], type[64], options[512], copy[1024];
 		if (!str_copy(line, copy, sizeof(copy)) ||
-		    sscanf(copy, "%63s %127s %63s %511s", source, target, type, options) != 4 ||
+		    sscanf(copy, "%63s %127s %63s %511s", source, mount, type, options) != 4 ||
 		    strcmp(type, "cgroup") != 0)
 			continue;
 		list = str_from(options);
-		while (!is_root && str_cut(&list, ',', &item))
-			is_root = str_copy(item, option, sizeof(option)) && strcmp(option, controller) == 0;
+		while (!is_found && str_cut(&list, ',', &item))
+			is_found = str_copy(item, option, sizeof(option)) && strcmp(option, controller) == 0;
 	}
-	if (!is_root)
-		(void)snprintf(ret_why, why_size, "the cgroup v1 hierarchy is not mounted");
 	buf_fini(&text);
-	return is_root;
+	if (is_found)
+		(void)snprintf(target, target_size, "%s%s", mount, strcmp(own, "/") == 0 ? "" : own);
+	return is_found;
 }
 
 static int set_value(const char *dir, const char *file, long long value)
@@ -420,10 +413,10 @@ static void end_worker(const struct worker *worker, const char *dir)
 /* A cgroup below our own, for a child. False, and why in words, where the machine does not allow it. */
 static bool make_group(const char *controller, const char *what, char dir[PATH_MAX])
 {
-	char top[128], why[256];
+	char top[PATH_MAX - 64];
 
-	if (!find_own_root(controller, top, why, sizeof(why))) {
-		print_message("a real %s is not tried: %s\n", what, why);
+	if (!find_own_group(controller, top, sizeof(top))) {
+		print_message("a real %s is not tried: no cgroup v1 hierarchy has it\n", what);
 		return false;
 	}
 	(void)snprintf(dir, PATH_MAX, "%s/heng-t-host-%d", top, (int)getpid());
