@@ -6,6 +6,17 @@
 
 #include "base/rng.h"
 
+/* Streams of random numbers, each for one purpose, so that no choice shifts another's; for draw_mix. */
+enum draw_stream {
+	DRAW_ARRIVALS = 1,
+	DRAW_KEYS,
+	DRAW_WORK,
+	DRAW_RETRIES,       /* of each request that is tried again: its work */
+	DRAW_LOSSES,        /* of each router: which reports it does not get */
+	DRAW_OTHERS,        /* who takes the place of a node that failed */
+	DRAW_POLICIES = 16, /* of each router: its policy's own */
+};
+
 /* 0 < x <= 1, so that its logarithm exists. */
 static inline double draw_unit(struct rng *rng) { return ((double)(rng_u64(rng) >> 11) + 1.0) * 0x1p-53; }
 static inline double draw_exponential(struct rng *rng, double mean) { return -mean * log(draw_unit(rng)); }
