@@ -12,7 +12,8 @@
 
 /* Ranks number the nodes in the order of their ids: points hold ranks, so that nothing depends on the order of the list. */
 struct ring {
-	size_t node_count, point_count, domain_count; /* domain_count: among nodes with points */
+	size_t node_count, point_count;
+	size_t placed_count, domain_count; /* of the nodes with points, and of their domains */
 	char (*ids)[RING_ID_MAX + 1];                 /* by the caller's index */
 	uint16_t *index_of_rank;
 	uint32_t *weights_milli; /* by the caller's index; 0 when it has no points */
@@ -244,6 +245,7 @@ int ring_build(const struct ring_node *nodes, size_t node_count, struct ring **r
 	for (size_t i = 0; i < node_count; i++) {
 		memcpy(ring->ids[i], nodes[i].id, strlen(nodes[i].id) + 1);
 		ring->weights_milli[i] = nodes[i].weight_milli;
+		ring->placed_count += nodes[i].weight_milli > 0;
 	}
 	result = ring_rank(ring, names, err);
 	if (result == 0) {
@@ -381,10 +383,13 @@ size_t ring_candidates(const struct ring *ring, uint64_t key_hash, size_t want, 
 {
 	uint64_t domains_seen[RING_NODES_MAX / 64];
 	uint16_t skipped[RING_NODES_MAX];
-	size_t first_count = min_size(want, ring->domain_count), count = 0, skipped_count = 0;
+	size_t first_count, count = 0, skipped_count = 0;
 	struct ring_walk walk;
 	int index;
 
+	/* Whoever looks for one more than there are walks past every point from every place. */
+	want = min_size(want, ring->placed_count);
+	first_count = min_size(want, ring->domain_count);
 	walk_start(&walk, ring, key_hash);
 	memset(domains_seen, 0, (ring->node_count + 63) / 64 * sizeof(domains_seen[0]));
 	while (count < first_count && (index = walk_next(&walk)) >= 0) {
@@ -468,12 +473,13 @@ int ring_batch_assign(struct ring_batch *batch, uint64_t key_hash, uint64_t size
 		return owner;
 	/* Most spills end at one of the next few; the whole list only when those are full too. */
 	for (size_t want = BATCH_FIRST_COUNT, tried = 1;; want = RING_NODES_MAX) {
+		want = min_size(want, batch->ring->placed_count);
 		count = ring_candidates(batch->ring, key_hash, want, indexes);
 		for (; tried < count; tried++) {
 			if (share_take(&batch->shares[indexes[tried]], size_bytes))
 				return indexes[tried];
 		}
-		if (count < want || want == RING_NODES_MAX)
+		if (want == batch->ring->placed_count)
 			break;
 	}
 	/* All are full: rounding, or one chunk larger than any share. */
