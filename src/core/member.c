@@ -26,13 +26,14 @@ static const enum member_move moves[MEMBER_STATES][MEMBER_EVENTS] = {
 			     [MEMBER_GOSSIP_FAILED] = TO_UNREACHABLE,
 			     [MEMBER_SUSPICION_EXPIRED] = TO_UNREACHABLE,
 			     [MEMBER_TRAFFIC_FAILED] = TO_UNREACHABLE,
-			     [MEMBER_LEAVE] = TO_LEAVING },
+			     [MEMBER_LEAVE] = TO_LEAVING,
+			     [MEMBER_DRAINED] = TO_REMOVED },
 	/* A leaving node that answers goes on leaving; one that does not is as doubtful or unreachable as any. */
 	[MEMBER_LEAVING] = { [MEMBER_PROBE_MISSED] = COUNT_MISSED,
 			     [MEMBER_TRAFFIC_FAILED] = TO_UNREACHABLE,
 			     [MEMBER_DRAINED] = TO_REMOVED,
 			     [MEMBER_STAY] = TO_SERVICE },
-	[MEMBER_UNREACHABLE] = { [MEMBER_PROBE_GOOD] = COUNT_GOOD },
+	[MEMBER_UNREACHABLE] = { [MEMBER_PROBE_GOOD] = COUNT_GOOD, [MEMBER_DRAINED] = TO_REMOVED },
 	[MEMBER_REMOVED] = { [MEMBER_PROBE_GOOD] = KEEP },
 };
 
@@ -85,7 +86,8 @@ static enum member_state member_next(const struct member *member, const struct m
 	case TO_UNREACHABLE:
 		return MEMBER_UNREACHABLE;
 	case TO_REMOVED:
-		return MEMBER_REMOVED;
+		/* One that was told to leave may have gone by the time somebody confirms that it is drained. */
+		return member->is_leaving ? MEMBER_REMOVED : member->state;
 	case COUNT_GOOD:
 		return member->good_count < rules->good_limit_count ? member->state : service;
 	case COUNT_MISSED:

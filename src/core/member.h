@@ -12,7 +12,7 @@ enum member_event {
 	MEMBER_SUSPICION_EXPIRED, /* suspect for longer than the limit, and no source says good */
 	MEMBER_TRAFFIC_FAILED,    /* as many failures in a row on live traffic as the rules allow */
 	MEMBER_LEAVE,
-	MEMBER_DRAINED,
+	MEMBER_DRAINED, /* the end of one that was told to leave, whatever state it is in meanwhile */
 	MEMBER_STAY,
 };
 
