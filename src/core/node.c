@@ -48,6 +48,13 @@ static bool is_refuted(const struct node_view *view, enum health_source good_sou
 	return false;
 }
 
+/* Back, or another process under its name: what was said of the requests of the former one is no word about this one. */
+static void node_joined(struct node_view *view, int64_t now_us)
+{
+	view->joined_us = now_us;
+	health_forget(&view->health, HEALTH_TRAFFIC, now_us);
+}
+
 static void node_step(struct node_view *view, const struct member_rules *rules, enum member_event event, int64_t now_us)
 {
 	enum member_state before = view->member.state;
@@ -55,8 +62,7 @@ static void node_step(struct node_view *view, const struct member_rules *rules, 
 	if (!member_step(&view->member, rules, event, now_us) || before != MEMBER_UNREACHABLE ||
 	    view->member.state == MEMBER_REMOVED)
 		return;
-	view->joined_us = now_us;
-	health_forget(&view->health, HEALTH_TRAFFIC, now_us);
+	node_joined(view, now_us);
 }
 
 /* Suspicion ends by itself. */
@@ -203,6 +209,19 @@ static bool report_is_old(const struct node_view *view, const struct report *rep
 	return sequence <= view->report_sequence;
 }
 
+/* Of a report that is not old. */
+static bool report_is_of_new_process(const struct node_view *view, const struct report *report, uint64_t sequence)
+{
+	int64_t started_before_us = view->report.started_wall_us, started_us = report->started_wall_us;
+
+	if (view->report_us < 0)
+		return false;
+	if (started_before_us < 0 || started_us < 0)
+		return sequence <= view->report_sequence;
+	return started_us > started_before_us + NODE_START_SLACK_US ||
+	       started_us < started_before_us - NODE_START_SLACK_US;
+}
+
 static void report_writes(struct node_view *view, const struct report *report, int64_t now_us)
 {
 	int64_t writes = 0, failures = 0;
@@ -251,6 +270,9 @@ bool node_view_report(struct node_view *view, const struct member_rules *rules, 
 
 	if (report_is_old(view, report, sequence, now_us))
 		return false;
+	/* Nobody need have missed a process that was started again within seconds, but its caches and data are as new as any other's. */
+	if (report_is_of_new_process(view, report, sequence))
+		node_joined(view, now_us);
 	report_p99(view, report, now_us);
 	report_writes(view, report, now_us);
 	view->was_ever_verified |= report->verified > 0;

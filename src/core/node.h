@@ -45,7 +45,7 @@ void node_view_init(struct node_view *view, const char *id, uint32_t weight_mill
 void node_view_join(struct node_view *view, bool is_new, int64_t now_us);
 
 /* Each returns true when the member's state changed, so that the table is made anew at once. A node that comes back from Unreachable joins anew
- * (joined_us = now).
+ * (joined_us = now); so does one whose process was started again.
  *
  * A good probe or report leads back only while no other source says failed; of live traffic that is not asked, as none flows to an unreachable
  * node: its word is forgotten when the node is back. A source's misses count by themselves and matter from the limit on. A Suspect becomes
@@ -53,7 +53,8 @@ void node_view_join(struct node_view *view, bool is_new, int64_t now_us);
  * any source says good. Good words of probes, reports and traffic are as old as the last of them: beyond the suspicion limit they do not count.
  *
  * A report older than the last one is dropped: one of the same process (started_wall_us) whose sequence is not greater, or one of a process
- * that was started before, unless nothing has come for three intervals. `leaving` of a report is the event; when it ends, and nobody else told
+ * that was started before, unless nothing has come for three intervals. The first report of another process is a join, whether or not the node was
+ * missed: it warms up and starts slowly. `leaving` of a report is the event; when it ends, and nobody else told
  * the node to leave, it stays. */
 bool node_view_report(struct node_view *view, const struct member_rules *rules, const struct report *report,
 		      uint64_t sequence, int64_t now_us);

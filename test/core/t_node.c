@@ -412,6 +412,43 @@ static void test_old_reports_are_dropped(void **state)
 	assert_true(report_as(&stage, 5, 11, 5));
 }
 
+/* A process that was started again within seconds joins anew, though nobody missed it. */
+static void test_a_new_process_joins(void **state)
+{
+	static const struct {
+		const char *why;
+		int64_t started_before_us, started_us, waited_us;
+		uint64_t sequence; /* after 10 */
+		bool is_new;
+	} rows[] = {
+		{ "the next", 100 * SEC_US, 100 * SEC_US, 3 * SEC_US, 11, false },
+		{ "the clock was set a little", 100 * SEC_US, 102 * SEC_US, 3 * SEC_US, 11, false },
+		{ "back a little", 102 * SEC_US, 100 * SEC_US, 3 * SEC_US, 11, false },
+		{ "started later", 100 * SEC_US, 102 * SEC_US + 1, 3 * SEC_US, 11, true },
+		{ "started later, counts anew", 100 * SEC_US, 103 * SEC_US, 3 * SEC_US, 1, true },
+		{ "of the former process", 102 * SEC_US + 1, 100 * SEC_US, 3 * SEC_US, 11, false },
+		{ "the clock was set back at its start", 102 * SEC_US + 1, 100 * SEC_US, 10 * SEC_US, 1, true },
+		{ "does not tell, and the next", -1, -1, 3 * SEC_US, 11, false },
+		{ "does not tell, counts anew", 100 * SEC_US, -1, 10 * SEC_US, 10, true },
+		{ "does not tell, after a silence", -1, 100 * SEC_US, 10 * SEC_US, 11, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct stage stage;
+
+		stage_init(&stage, GATEWAY, MEMBER_HEALTHY);
+		report_as(&stage, rows[i].started_before_us, 10, 5);
+		assert_int_equal(stage.view.joined_us, -1);
+		play(&stage, "failures of the former process", "tt");
+		stage.now_us += rows[i].waited_us;
+		report_as(&stage, rows[i].started_us, rows[i].sequence, 6);
+		if (stage.view.joined_us != (rows[i].is_new ? stage.now_us : -1))
+			fail_msg("%s: %lld", rows[i].why, (long long)stage.view.joined_us);
+		play(&stage, "are not those of the new one", rows[i].is_new ? "tt=ht=u" : "t=u");
+	}
+}
+
 static int64_t write_failures_now(struct stage *stage)
 {
 	struct score_input input;
@@ -621,6 +658,7 @@ int main(void)
 		cmocka_unit_test(test_misses_are_shown),
 		cmocka_unit_test(test_joining),
 		cmocka_unit_test(test_old_reports_are_dropped),
+		cmocka_unit_test(test_a_new_process_joins),
 		cmocka_unit_test(test_write_failures),
 		cmocka_unit_test(test_one_pause_does_not_move_the_p99),
 		cmocka_unit_test(test_smoothed_p99),
