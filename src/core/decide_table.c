@@ -38,12 +38,13 @@ static const struct decide_field STEP_FIELDS[] = {
 };
 
 struct before {
-	int64_t failed_picks, held_us, flat_us;
+	int64_t failed_picks, held_us, flat_us, dwell_us;
 };
 static const struct decide_field BEFORE_FIELDS[] = {
 	{ "failed_picks", DECIDE_I64, offsetof(struct before, failed_picks), 0, UINT32_MAX, DECIDE_ALWAYS },
 	{ "held_us", DECIDE_I64, offsetof(struct before, held_us), 0, DECIDE_TIME_MAX_US, DECIDE_ALWAYS },
 	{ "flat_us", DECIDE_I64, offsetof(struct before, flat_us), 0, DECIDE_TIME_MAX_US, DECIDE_ALWAYS },
+	{ "dwell_us", DECIDE_I64, offsetof(struct before, dwell_us), 0, DECIDE_TIME_MAX_US, 0 },
 	{ .name = NULL },
 };
 
@@ -157,7 +158,8 @@ static void put_decision(struct json *json, const struct decide_table *table)
 
 void decide_write_table(struct buf *buf, const struct profile *profile, const struct decide_table *table)
 {
-	const struct before before = { table->before.failed_picks, table->before.held_us, table->before.flat_us };
+	const struct before before = { table->before.failed_picks, table->before.held_us, table->before.flat_us,
+				       table->before.dwell_us };
 	struct json json;
 
 	json_init(&json, buf);
@@ -357,6 +359,7 @@ static int read_head(struct decide_replay *replay, uint64_t *ret_hash, struct er
 	table->before.failed_picks = (unsigned)before.failed_picks;
 	table->before.held_us = before.held_us;
 	table->before.flat_us = before.flat_us;
+	table->before.dwell_us = before.dwell_us;
 	(void)str_copy(str_from(table->set), replay->record.set, sizeof(replay->record.set));
 	return 0;
 }

@@ -30,6 +30,7 @@ struct rank {
 	int64_t score_ppm;
 	const char *id;
 	uint16_t index;
+	bool is_out; /* its weight is 0 */
 	bool is_band;
 };
 
@@ -38,6 +39,8 @@ static int compare_ranks(const void *a_void, const void *b_void)
 	const struct rank *a = a_void, *b = b_void;
 	int by_id;
 
+	if (a->is_out != b->is_out)
+		return a->is_out ? 1 : -1;
 	if (a->score_ppm != b->score_ppm)
 		return a->score_ppm > b->score_ppm ? -1 : 1;
 	by_id = strcmp(a->id, b->id);
@@ -47,7 +50,7 @@ static int compare_ranks(const void *a_void, const void *b_void)
 	return a->index < b->index ? -1 : 1;
 }
 
-/* Best first. Returns how many may serve. */
+/* Best first, those that are out behind. Returns how many may serve. */
 static size_t rank_all(const struct score_input *const *inputs, const struct score_output *outputs, size_t count,
 		       struct rank *ranks)
 {
@@ -58,10 +61,21 @@ static size_t rank_all(const struct score_input *const *inputs, const struct sco
 			continue;
 		ranks[serving_count++] = (struct rank){ .score_ppm = outputs[i].score_ppm,
 							.id = inputs[i]->id,
-							.index = (uint16_t)i };
+							.index = (uint16_t)i,
+							.is_out = inputs[i]->weight_milli == 0 };
 	}
 	qsort(ranks, serving_count, sizeof(*ranks), compare_ranks);
 	return serving_count;
+}
+
+/* How many of the first ones are to be chosen among: those that are not out, or all when all are. */
+static size_t count_in(const struct rank *ranks, size_t count)
+{
+	size_t in_count = 0;
+
+	while (in_count < count && !ranks[in_count].is_out)
+		in_count++;
+	return in_count > 0 ? in_count : count;
 }
 
 /* Whether the best has so much the better score that the holder must go: the two halves of the hysteresis. */
@@ -99,7 +113,7 @@ static size_t select_rank(const struct profile *profile, const struct judge_memo
 		*ret_reason = REASON_held_by_hysteresis;
 		return holder;
 	}
-	if (memory->held_us < profile->dwell_us) {
+	if (memory->held_us < max_i64(profile->dwell_us, memory->dwell_us)) {
 		*ret_reason = REASON_held_by_dwell;
 		return holder;
 	}
@@ -183,15 +197,17 @@ void judge_set(const struct profile *profile, struct judge_memory *memory, int64
 	       struct decision *ret_decision)
 {
 	struct rank ranks[SCORE_SET_MAX];
-	size_t serving_count, selected;
+	size_t serving_count, in_count, selected;
+	bool is_failed;
 	const char *id;
 
 	MUST(count <= SCORE_SET_MAX);
 	*ret_decision = (struct decision){ .selected = -1, .reason = REASON_none };
 	serving_count = rank_all(inputs, outputs, count, ranks);
+	in_count = count_in(ranks, serving_count);
 	elapsed_us = max_i64(elapsed_us, 0);
 	memory->held_us = add_time(max_i64(memory->held_us, 0), elapsed_us);
-	memory->flat_us = are_scores_flat(profile, outputs, ranks, serving_count)
+	memory->flat_us = are_scores_flat(profile, outputs, ranks, in_count)
 				  ? add_time(max_i64(memory->flat_us, 0), elapsed_us)
 				  : 0;
 	ret_decision->is_flat = profile->flat_us > 0 && memory->flat_us >= profile->flat_us;
@@ -200,15 +216,17 @@ void judge_set(const struct profile *profile, struct judge_memory *memory, int64
 		*memory = (struct judge_memory){ .selected = "" };
 		return;
 	}
-	selected = select_rank(profile, memory, ranks, serving_count, &ret_decision->reason);
-	mark_band(profile, outputs, ranks, serving_count);
+	selected = select_rank(profile, memory, ranks, in_count, &ret_decision->reason);
+	mark_band(profile, outputs, ranks, in_count);
 	write_order(ranks, serving_count, selected, ret_decision);
 	ret_decision->selected = ranks[selected].index;
 	ret_decision->best_ppm = ranks[0].score_ppm;
 	id = ranks[selected].id;
 	ret_decision->is_changed = strcmp(id, memory->selected) != 0;
 	if (ret_decision->is_changed) {
+		is_failed = memory->failed_picks >= FAILED_PICKS_MAX && ret_decision->reason == REASON_failover;
 		MUST(str_copy(str_from(id), memory->selected, sizeof(memory->selected)));
+		memory->dwell_us = is_failed ? JUDGE_AWAY_US : 0;
 		memory->failed_picks = 0;
 		memory->held_us = 0;
 	}

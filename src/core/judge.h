@@ -6,6 +6,7 @@
 #include "core/score.h"
 
 #define JUDGE_TICK_US  (2 * SEC_US)
+#define JUDGE_AWAY_US  (30 * SEC_US)
 #define JUDGE_SET_SIZE 65
 
 enum reason {
@@ -23,14 +24,19 @@ struct judge_memory {
 	unsigned failed_picks; /* timeouts in a row of the selected one's last picks: 2 mean it can no longer serve */
 	int64_t held_us;       /* how long it has been selected */
 	int64_t flat_us;       /* for how long the scores have been flat */
+	/* A better score alone does not end the selection before, beside the profile's dwell. JUDGE_AWAY_US after the one before was left because its
+	 * picks failed: its score says what it said when it failed, and would win it back at once; else 0. */
+	int64_t dwell_us;
 };
 struct decision {
 	int selected; /* index; -1: nobody may serve */
 	enum reason reason;
 	bool is_changed;  /* another one than before */
 	bool is_flat;     /* the flat-score warning stands */
-	int64_t best_ppm; /* the highest score of those that may serve */
-	size_t order_count; /* those that may serve, best first: the selected, the rest of the band, the others; equal scores by id */
+	int64_t best_ppm; /* the highest score of those that may serve (and have a weight, if any has) */
+	/* Those that may serve, best first: the selected, the rest of the band, the others; equal scores by id. A weight of 0 means that somebody took
+	 * the node out: it comes behind all that have one, and is selected or in the band only when none has. */
+	size_t order_count;
 	size_t band_count; /* how many of them are the band; members whose cap is below PPM only when all are */
 	uint16_t order[SCORE_SET_MAX];
 };

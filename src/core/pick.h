@@ -69,7 +69,7 @@ void pick_fini(struct pick *pick);
 /* The offset in the set's candidates (route->candidates[set.first + offset]), or -1: nobody may serve (reason none) or the tries are used up
  * (reason unavailable: the set must be checked again at once). The degrade rules of spec 10 are in here: when the choice timed out on its last two
  * picks, or this is the retry, one of the best three at random that was not tried; after two tries nobody. Never a tried node twice. A node with
- * weight 0 is chosen by no strategy that shares by weight (all but best, band, random3), and by band and random3 only when there is no other. */
+ * weight 0 is chosen by no strategy that shares by weight (all but best, band, random3), and by those only when there is no other. */
 int pick_next(struct pick *pick, const struct route *route, size_t set_index, const struct pick_call *call,
 	      enum reason *ret_reason);
 /* The owner tells what became of it. rtt_ns of a failure should be max(threshold, p99): a node that fails fast must not look fast. A request that

@@ -31,6 +31,7 @@ static void init_bench(struct bench *bench, size_t count)
 	bench->count = count;
 	for (size_t i = 0; i < count; i++) {
 		snprintf(bench->inputs[i].id, sizeof(bench->inputs[i].id), "n%zu", i);
+		bench->inputs[i].weight_milli = 1000;
 		bench->pointers[i] = &bench->inputs[i];
 		bench->outputs[i].cap_ppm = PPM;
 	}
@@ -289,6 +290,91 @@ static void test_flat(void **state)
 	assert_false(bench.decision.is_flat);
 }
 
+/* Left because its picks failed: its score does not win the selection back within half a minute; a fault of the new one does. */
+static void test_away(void **state)
+{
+	static const int scores[] = { 90, 40, 30 };
+	struct bench bench;
+
+	(void)state;
+	init_bench(&bench, 3);
+	set_scores(&bench, scores);
+	judge(&bench);
+	bench.memory.failed_picks = 2;
+	judge(&bench);
+	assert_int_equal(bench.decision.selected, 1);
+	for (int64_t held_us = TICK_US; held_us < JUDGE_AWAY_US; held_us += TICK_US) {
+		judge(&bench);
+		assert_int_equal(bench.decision.selected, 1);
+		assert_int_equal(bench.decision.reason, REASON_held_by_dwell);
+	}
+	judge(&bench);
+	assert_int_equal(bench.decision.selected, 0);
+	assert_int_equal(bench.decision.reason, REASON_best);
+	assert_int_equal(bench.memory.dwell_us, 0);
+	bench.memory.failed_picks = 2;
+	judge(&bench);
+	bench.memory.failed_picks = 2;
+	judge(&bench);
+	assert_int_equal(bench.decision.selected, 0);
+	/* The one before was no longer there: no fault of its score. */
+	bench.outputs[0].may_serve = false;
+	judge(&bench);
+	assert_int_equal(bench.decision.selected, 1);
+	assert_int_equal(bench.memory.dwell_us, 0);
+}
+
+/* A weight of 0: behind all others, in no band and never selected beside one that has a weight. */
+static void test_weight_zero(void **state)
+{
+	static const struct {
+		const char *why, *holder;
+		int scores[4];
+		bool is_out[4];
+		unsigned failed_picks;
+		int selected, last;
+		size_t band_count, order_count;
+		enum reason reason;
+		int best;
+	} rows[] = {
+		{ "first", "", { 90, 50, 45, 10 }, { true }, 0, 1, 0, 2, 4, REASON_first, 50 },
+		{ "was the choice", "n0", { 90, 50, 45, 10 }, { true }, 0, 1, 0, 2, 4, REASON_failover, 50 },
+		{ "no challenger", "n2", { 90, 50, 45, 10 }, { true }, 0, 2, 0, 2, 4, REASON_held_by_hysteresis, 50 },
+		{ "nor when the only other fails", "n1", { 90, 50, -1, -1 }, { true }, 2, 1, 0, 1, 2, REASON_best, 50 },
+		{ "better than nobody",
+		  "",
+		  { 90, -1, -1, 80 },
+		  { true, false, false, true },
+		  0,
+		  0,
+		  3,
+		  2,
+		  2,
+		  REASON_first,
+		  90 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct bench bench;
+
+		init_bench(&bench, 4);
+		set_scores(&bench, rows[i].scores);
+		for (size_t j = 0; j < 4; j++)
+			bench.inputs[j].weight_milli = rows[i].is_out[j] ? 0 : 1;
+		snprintf(bench.memory.selected, sizeof(bench.memory.selected), "%s", rows[i].holder);
+		bench.memory.failed_picks = rows[i].failed_picks;
+		judge(&bench);
+		if (bench.decision.selected != rows[i].selected || bench.decision.reason != rows[i].reason ||
+		    bench.decision.band_count != rows[i].band_count)
+			fail_msg("%s: %d, %s, %zu", rows[i].why, bench.decision.selected,
+				 reason_names[bench.decision.reason], bench.decision.band_count);
+		assert_int_equal(bench.decision.order_count, rows[i].order_count);
+		assert_int_equal(bench.decision.order[rows[i].order_count - 1], rows[i].last);
+		assert_int_equal(bench.decision.best_ppm, rows[i].best * (PPM / 100));
+	}
+}
+
 static void init_worker(struct score_input *input, size_t index)
 {
 	memset(input, 0, sizeof(*input));
@@ -394,6 +480,8 @@ int main(void)
 		cmocka_unit_test(test_order_of_input),
 		cmocka_unit_test(test_time_is_bounded),
 		cmocka_unit_test(test_flat),
+		cmocka_unit_test(test_away),
+		cmocka_unit_test(test_weight_zero),
 		cmocka_unit_test(test_flapping_metrics),
 		cmocka_unit_test(test_largest_set),
 	};
