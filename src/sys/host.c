@@ -23,6 +23,7 @@ struct host *host_new(const char *root, const char *data_dir, int pid)
 		memcpy(files->root, "/nonexistent", sizeof("/nonexistent"));
 	files->is_real = root_size == 0;
 	files->pid = pid;
+	files->start_ticks = -1;
 	if (pid > 0)
 		(void)snprintf(files->process, sizeof(files->process), "/proc/%d", pid);
 	else

@@ -10,11 +10,12 @@
 /* --- host_file.c: reading below the root, and what is in such files --- */
 
 struct host_files {
-	char root[PATH_MAX]; /* "" or a folder without a slash at its end */
-	bool is_real;        /* root is "": system calls may be asked as well */
-	int pid;             /* 0: this process */
-	char process[32];    /* "/proc/self", "/proc/123" */
-	struct buf text;     /* of the last file read */
+	char root[PATH_MAX];                  /* "" or a folder without a slash at its end */
+	bool is_real;                         /* root is "": system calls may be asked as well */
+	int pid;                              /* 0: this process */
+	char process[32];                     /* "/proc/self", "/proc/123" */
+	struct buf text;                      /* of the last file read */
+	int64_t start_ticks, started_wall_us; /* the process's, as first seen; -1: not yet */
 };
 /* The file's whole text, which lives until the next read. False when it is missing, unreadable or too large. */
 bool host_read(struct host_files *files, struct str *ret_text, const char *fmt, ...) PRINTF(3, 4);

@@ -62,17 +62,26 @@ static int64_t count_descriptors(const struct host_files *files)
 	return files->is_real && files->pid == 0 ? count - 1 : count;
 }
 
+/* The kernel moves the time of boot with the wall clock. When a process was started is told once and for all: whoever hears it takes another time for
+ * another process. */
 static int64_t find_start(struct host_files *files)
 {
-	int64_t boot_s, cpu_ticks, start_ticks;
+	int64_t boot_s, cpu_ticks, start_ticks, start_us;
 	struct str text;
 
-	if (!host_process_stat(files, files->process, &cpu_ticks, &start_ticks) ||
-	    !host_read(files, &text, "/proc/stat") || !host_keyed(text, "btime", &boot_s) ||
+	if (!host_process_stat(files, files->process, &cpu_ticks, &start_ticks))
+		return HOST_UNKNOWN;
+	if (start_ticks == files->start_ticks)
+		return files->started_wall_us;
+	if (!host_read(files, &text, "/proc/stat") || !host_keyed(text, "btime", &boot_s) ||
 	    boot_s > INT64_MAX / SEC_US / 2)
 		return HOST_UNKNOWN;
-	start_ticks = host_scale(start_ticks, SEC_US, host_ticks_per_second());
-	return start_ticks > INT64_MAX / 2 ? HOST_UNKNOWN : boot_s * SEC_US + start_ticks;
+	start_us = host_scale(start_ticks, SEC_US, host_ticks_per_second());
+	if (start_us > INT64_MAX / 2)
+		return HOST_UNKNOWN;
+	files->start_ticks = start_ticks;
+	files->started_wall_us = boot_s * SEC_US + start_us;
+	return files->started_wall_us;
 }
 
 void host_process_measure(struct host_files *files, struct host_facts *facts)

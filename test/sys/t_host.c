@@ -203,6 +203,31 @@ static void test_one_missing(void **state)
 	}
 }
 
+/* The kernel moves btime when the wall clock is set; the process was started when it was started, and another one under its number later. */
+static void test_the_wall_clock_is_set(void **state)
+{
+	static const char *const boots[] = { "btime 1600000000\n", "btime 1800000000\n", "cpu\n" };
+	const int64_t tick_us = SEC_US / sysconf(_SC_CLK_TCK);
+	struct host_facts before, facts;
+	struct host *host;
+
+	(void)state;
+	begin_machine();
+	put_all(plain);
+	host = host_new(root, "/data", 0);
+	host_measure(host, SEC_US, &before);
+	for (size_t i = 0; i < COUNT_OF(boots); i++) {
+		put("/proc/stat", boots[i]);
+		host_measure(host, SEC_US, &facts);
+		assert_int_equal(facts.started_wall_us, before.started_wall_us);
+	}
+	put("/proc/stat", boots[1]);
+	put("/proc/self/stat", "9 (x) R 0 0 0 0 0 0 0 0 0 0 5 5 0 0 0 0 1 0 99999 0 0\n");
+	host_measure(host, SEC_US, &facts);
+	assert_int_equal(facts.started_wall_us, (int64_t)1800000000 * SEC_US + 99999 * tick_us);
+	host_free(&host);
+}
+
 /* --- the network --- */
 
 static void test_interfaces(void **state)
@@ -365,6 +390,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_there),
 		cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_one_missing),
+		cmocka_unit_test(test_the_wall_clock_is_set),
 		cmocka_unit_test(test_interfaces),
 		cmocka_unit_test(test_connections),
 		cmocka_unit_test(test_very_many_connections),
