@@ -29,6 +29,7 @@ struct sim_answer {
 	int64_t service_ns;   /* time the server spent on it */
 	uint32_t queue_count; /* waiting and running at the server when it answered */
 };
+#define POLICY_HOLD_MAX_US (3600 * SEC_US)
 struct sim_policy {
 	const char *name, *help, *source;
 	void *(*new)(const struct sim_view *view, uint64_t seed);
@@ -42,8 +43,8 @@ struct sim_policy {
 	 * takes its place. Returning `tried` is no retry: the request has failed. */
 	int (*retry)(void *policy, size_t set_index, uint64_t key_hash, uint16_t tried, int64_t now_us);
 	/* Backpressure (C3): how long a request of the set has to wait at the router before `choose` is asked; 0: it may go at once. Requests of one
-	 * set wait in the order they came, a new one behind those that wait; the first is asked for again after that time. The wait counts into
-	 * the request's latency. NULL: nobody waits. */
+	 * set wait in the order they came, a new one behind those that wait; the first is asked for again after that time, at most
+	 * POLICY_HOLD_MAX_US. The wait counts into the request's latency, not into a try's timeout; a retry does not wait. NULL: nobody waits. */
 	int64_t (*hold)(void *policy, size_t set_index, int64_t now_us);
 	void (*report)(void *policy, uint16_t node, const struct report *report, uint64_t sequence, int64_t now_us);
 	void (*tick)(void *policy, int64_t now_us); /* every tick_us of virtual time */

@@ -133,6 +133,11 @@ static void start(struct world *world, uint32_t index)
 	pool_give(&world->flights, index);
 }
 
+static struct flight_list *held_at(const struct world *world, size_t router, size_t set)
+{
+	return &world->held[router * world->members.set_count + set];
+}
+
 void request_arrive(struct world *world)
 {
 	uint64_t number = world->arrived_count++;
@@ -150,7 +155,32 @@ void request_arrive(struct world *world)
 		.is_measured = world->now_ns >= world->warmup_ns,
 	};
 	request_put_next(world);
-	start(world, index);
+	if (world->policy->hold == NULL) {
+		start(world, index);
+		return;
+	}
+	/* Behind those that wait already, or the first: nobody overtakes. */
+	struct flight_list *held = held_at(world, request.router, request.set);
+	bool is_first = flight_list_is_empty(held);
+	flight_list_add(held, &world->flights, index);
+	if (is_first)
+		request_release(world, request.router, request.set);
+}
+
+void request_release(struct world *world, size_t router, size_t set)
+{
+	struct flight_list *held = held_at(world, router, set);
+	while (!flight_list_is_empty(held)) {
+		int64_t wait_us = world->policy->hold(world->routers[router], set, now_us(world));
+		MUST(wait_us >= 0 && wait_us <= POLICY_HOLD_MAX_US);
+		if (wait_us > 0) {
+			event_put(&world->queue, world->now_ns + wait_us * 1000, HELD, (uint32_t)router, (uint32_t)set);
+			return;
+		}
+		uint32_t index = held->oldest;
+		flight_list_remove(held, &world->flights, index);
+		start(world, index);
+	}
 }
 
 static void put_answer(struct world *world, uint32_t index)

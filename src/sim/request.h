@@ -7,7 +7,8 @@
 
 void request_put_next(struct world *world); /* sees to the next arrival, unless all have come */
 void request_arrive(struct world *world);
-void request_reach(struct world *world, uint32_t flight); /* its server */
+void request_release(struct world *world, size_t router, size_t set); /* those held back that may go by now */
+void request_reach(struct world *world, uint32_t flight);             /* its server */
 void request_finish(struct world *world, const struct event *event);
 void request_answer(struct world *world, uint32_t flight); /* back at its router */
 void request_time_out(struct world *world);                /* those that are due, if any */

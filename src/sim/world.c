@@ -95,6 +95,9 @@ static int step(struct world *world, const struct event *event, struct err *err)
 	case TICK:
 		on_tick(world, event->a);
 		break;
+	case HELD:
+		request_release(world, event->a, event->b);
+		break;
 	case CHANGE:
 		return on_change(world, event->a, err);
 	}
@@ -127,6 +130,11 @@ static void world_init_routers(struct world *world, const struct world_conf *con
 	world->router_count = (size_t)world->scenario->routers;
 	world->views = must_zalloc(world->router_count, sizeof(*world->views));
 	world->routers = must_zalloc(world->router_count, sizeof(*world->routers));
+	size_t held_count = policy->hold != NULL ? world->router_count * world->members.set_count : 0;
+	if (held_count > 0)
+		world->held = must_zalloc(held_count, sizeof(*world->held));
+	for (size_t i = 0; i < held_count; i++)
+		world->held[i] = FLIGHT_LIST_EMPTY;
 	for (size_t router = 0; router < world->router_count; router++) {
 		world->views[router] = (struct sim_view){
 			.node_count = world->members.node_count,
@@ -155,6 +163,7 @@ static void world_fini(struct world *world)
 		world->policy->free(world->routers[router]);
 	for (size_t node = 0; world->servers != NULL && node < world->members.node_count; node++)
 		server_fini(&world->servers[node]);
+	free(world->held);
 	free(world->routers);
 	free(world->views);
 	free(world->servers);

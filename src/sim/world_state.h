@@ -24,6 +24,7 @@ enum happening {
 	REPORTED,   /* a: mail */
 	TICK,       /* a: router */
 	CHANGE,     /* a: index of the scenario's event */
+	HELD,       /* a: router, b: set; the first of those held back may go now */
 };
 
 struct probe {
@@ -54,6 +55,7 @@ struct world {
 	struct pool flights, probes, mails;
 	struct flight_list awaited; /* by their routers, in the order in which they will time out */
 	bool is_alarm_set;
+	struct flight_list *held; /* of each router its sets: requests that wait there; NULL: the policy holds none */
 	struct result *result;
 };
 

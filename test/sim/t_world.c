@@ -16,6 +16,8 @@ static struct {
 	int (*choose)(const struct sim_view *view, size_t set, uint64_t count);
 	uint64_t chosen_count, sent_count, answered_count, failed_count, told_count, asked_count, tick_count;
 	uint64_t arrivals_hash; /* of when what came */
+	uint64_t order_hash;    /* of what was chosen for, one after another */
+	int64_t sent_last_us;   /* 0: nothing yet */
 	int64_t in_flight_count, in_flight_least;
 	uint64_t report_count, joined_count, left_count;
 	int64_t report_first_us, report_last_us, rtt_least_ns, rtt_most_ns, told_latency_ns, told_after_us, asked_us;
@@ -43,6 +45,8 @@ static int spy_choose(void *policy, size_t set_index, uint64_t key_hash, int64_t
 	struct spy *spy = policy;
 	uint64_t seen[4] = { spied.arrivals_hash, set_index, key_hash, (uint64_t)now_us };
 	spied.arrivals_hash = hash64(seen, sizeof(seen));
+	uint64_t asked_for[3] = { spied.order_hash, set_index, key_hash };
+	spied.order_hash = hash64(asked_for, sizeof(asked_for));
 	spied.chosen_count++;
 	assert_true(now_us >= WORLD_EPOCH_US);
 	if (spied.choose != NULL)
@@ -53,7 +57,8 @@ static int spy_choose(void *policy, size_t set_index, uint64_t key_hash, int64_t
 
 static void spy_sent(void *policy, uint16_t node, int64_t now_us)
 {
-	(void)policy, (void)node, (void)now_us;
+	(void)policy, (void)node;
+	spied.sent_last_us = now_us;
 	spied.sent_count++;
 	spied.in_flight_count++;
 }
@@ -118,11 +123,21 @@ static void spy_probed(void *policy, uint16_t node, uint32_t in_flight, int64_t 
 	spied.told_after_us = now_us - spied.asked_us;
 }
 
+/* How long requests of the set wait, by a rule of the test. */
+static int64_t (*hold_rule)(size_t set, int64_t now_us);
+
+static int64_t spy_hold(void *policy, size_t set_index, int64_t now_us)
+{
+	(void)policy;
+	return hold_rule(set_index, now_us);
+}
+
 #define SPY                                                                                                      \
 	.name = "spy", .help = "test", .source = "test", .new = spy_new, .free = spy_free, .choose = spy_choose, \
 	.sent = spy_sent, .answered = spy_answered, .report = spy_report, .tick = spy_tick, .tick_us = SEC_US,   \
 	.changed = spy_changed
 static const struct sim_policy spy = { SPY };
+static const struct sim_policy spy_holding = { SPY, .hold = spy_hold };
 static const struct sim_policy spy_probing = { SPY, .probes = spy_probes, .probed = spy_probed };
 
 static struct arena arena = ARENA_INIT(MIB);
@@ -604,6 +619,173 @@ static void test_shares(void **state)
 	drop(result);
 }
 
+/* Who came late, or left, is measured by what its sets had while it was there. */
+static void test_shares_over_time(void **state)
+{
+	(void)state;
+	setup_choose(NULL);
+	struct result *result = run(
+		&spy, "nodes: 9\nsets: 2\nreplicas: 3\nplacement: own\nkeys: 2\nzipf_milli: 1000\nload_milli: 300\n"
+		      "requests: 200000\nwarmup: 1s\nevents:\n"
+		      "  - {at: 90s, node: 6, do: join, set: 0, sync: 100s}\n"
+		      "  - {at: 150s, node: 3, do: leave}\n"
+		      "  - {at: 240s, node: 7, do: join, set: 1}\n"
+		      "  - {at: 1h, node: 8, do: join, set: 1}\n");
+	assert_true(result->length_ns > 270000000000);
+	for (size_t node = 0; node < 8; node++) {
+		int64_t share_milli = result_share_milli(result, node);
+		if (share_milli < 960 || share_milli > 1040)
+			fail_msg("node %zu has a share of %d", node, (int)share_milli);
+	}
+	/* It would have joined after the end. */
+	assert_int_equal(result_share_milli(result, 8), -1);
+	assert_true(result->served[6] < result->served[0] * 7 / 10);
+	drop(result);
+}
+
+static int64_t hold_never(size_t set, int64_t now_us)
+{
+	(void)set, (void)now_us;
+	return 0;
+}
+
+/* The gate opens each 100 ms, for a moment. */
+static int64_t hold_gate(size_t set, int64_t now_us)
+{
+	(void)set;
+	return (100 * MSEC_US - now_us % (100 * MSEC_US)) % (100 * MSEC_US);
+}
+
+/* One each 20 ms. */
+static int64_t hold_pace(size_t set, int64_t now_us)
+{
+	(void)set;
+	return spied.sent_last_us == 0 ? 0 : max_i64(spied.sent_last_us + 20 * MSEC_US - now_us, 0);
+}
+
+static int64_t hold_first_set(size_t set, int64_t now_us) { return set == 0 ? hold_gate(set, now_us) : 0; }
+
+static int64_t hold_to_second_6(size_t set, int64_t now_us)
+{
+	(void)set;
+	return max_i64(WORLD_EPOCH_US + 6 * SEC_US - now_us, 0);
+}
+
+static void assert_counted_once(const struct result *result)
+{
+	uint64_t served_count = 0;
+	double fair_count = 0;
+	for (size_t node = 0; node < result->node_count; node++) {
+		served_count += result->served[node];
+		fair_count += result->fair[node];
+	}
+	assert_int_equal(spied.chosen_count, scenario.requests);
+	assert_int_equal(spied.sent_count, scenario.requests);
+	assert_int_equal(served_count, result->measured_count);
+	assert_near(fair_count, (double)result->measured_count, 1e-9, "fair shares of all");
+	assert_int_equal(result->failed_count, 0);
+}
+
+/* Who never holds anything back runs as if it could not, events and all. */
+static void test_hold_never(void **state)
+{
+	(void)state;
+	struct buf texts[2] = { BUF_INIT(MIB), BUF_INIT(MIB) };
+	setup_choose(NULL);
+	hold_rule = hold_never;
+	for (size_t i = 0; i < COUNT_OF(texts); i++) {
+		struct result *result = run(i == 0 ? &spy : &spy_holding, chaos);
+		result_write_json(&texts[i], &scenario, (const struct result *const[]){ result }, 1);
+		assert_false(texts[i].is_failed);
+		drop(result);
+	}
+	assert_string_equal(buf_cstr(&texts[0]), buf_cstr(&texts[1]));
+	for (size_t i = 0; i < COUNT_OF(texts); i++)
+		buf_fini(&texts[i]);
+}
+
+#define HELD_TEXT                                                                                                  \
+	"nodes: 2\nworkers: 1024\nqueue: 100000\nload_milli: 5\nservice: constant\nrequests: 100000\nwarmup: 2s\n" \
+	"network: 0s\nkeys: 1000\n"
+
+/* Constant work, nobody waits at a node: what is over 10 ms was the wait at the router. */
+static void test_hold_gate(void **state)
+{
+	(void)state;
+	setup_choose(NULL);
+	struct result *result = run(&spy, HELD_TEXT "routers: 1\n");
+	uint64_t order_hash = spied.order_hash;
+	assert_int_equal(result->latency.max_ns, 10000000);
+	drop(result);
+	hold_rule = hold_gate;
+	result = run(&spy_holding, HELD_TEXT "routers: 1\n");
+	assert_counted_once(result);
+	/* In the order in which they came. */
+	assert_int_equal(spied.order_hash, order_hash);
+	assert_near((double)fine_mean_ns(&result->latency), 60e6, 0.01, "mean");
+	assert_near((double)fine_quantile_ns(&result->latency, 100000), 20e6, 0.02, "P10");
+	assert_near((double)fine_quantile_ns(&result->latency, 900000), 100e6, 0.01, "P90");
+	assert_true(result->latency.max_ns > 109000000 && result->latency.max_ns <= 110001000);
+	drop(result);
+	/* Each router and each set has a line of its own, and those of the other set go at once. */
+	hold_rule = hold_first_set;
+	result = run(&spy_holding, HELD_TEXT "sets: 2\nrouters: 3\n");
+	assert_counted_once(result);
+	assert_near((double)fine_quantile_ns(&result->latency, 480000), 10e6, 0.003, "P48");
+	assert_near((double)fine_mean_ns(&result->latency), 35e6, 0.02, "mean");
+	drop(result);
+}
+
+/* Forty times more come than may go: each has its turn, and the wait at the router is no timeout. */
+static void test_hold_pace(void **state)
+{
+	(void)state;
+	setup_choose(NULL);
+	hold_rule = hold_pace;
+	struct result *result = run(&spy_holding,
+				    "nodes: 2\nworkers: 10\nload_milli: 1000\nservice: constant\nrequests: 1000\n"
+				    "warmup: 0s\nnetwork: 0s\nrouters: 1\ntimeout: 50ms\n");
+	assert_counted_once(result);
+	assert_int_equal(result->timed_out_count, 0);
+	assert_int_equal(spied.rtt_most_ns, 10000000);
+	/* A thousand, 20 ms apart, after the first has come. */
+	assert_near((double)result->length_ns, 999 * 20e6 + 10e6, 0.001, "length");
+	assert_near((double)result->latency.max_ns, 19.5e9, 0.02, "the last one's wait");
+	drop(result);
+}
+
+/* What a held request meets when it goes: a node that came, none at all, faults with a retry. */
+static void test_hold_and_changes(void **state)
+{
+	(void)state;
+	setup_choose(last_node);
+	hold_rule = hold_to_second_6;
+	struct result *result = run(&spy_holding, HELD_TEXT "events: [{at: 0s, node: 1, do: leave}]\n");
+	assert_counted_once(result);
+	assert_int_equal(result->served[1], 0);
+	drop(result);
+	/* They are shared by the members of the moment when they go. */
+	result = run(&spy_holding,
+		     "nodes: 2\nworkers: 1024\nqueue: 100000\nload_milli: 5\nservice: constant\nwarmup: 0s\n"
+		     "requests: 5000\nnetwork: 0s\nrouters: 1\nevents: [{at: 3s, node: 1, do: join, sync: 0s}]\n");
+	assert_counted_once(result);
+	assert_int_equal(result->served[0], 0);
+	assert_near(result->fair[1], 2500, 1e-9, "half of all");
+	drop(result);
+	setup_choose(first_node);
+	result = run(&spy_holding, TWO "events: [{at: 3s, node: 0, do: leave}, {at: 3s, node: 1, do: leave}]\n");
+	assert_int_equal(result->failed_count, 20000);
+	assert_int_equal(spied.sent_count, 0);
+	assert_int_equal(spied.chosen_count, 20000);
+	drop(result);
+	setup_choose(NULL);
+	hold_rule = hold_gate;
+	result = run(&spy_holding, chaos);
+	assert_true(result->retried_count > 0 && result->timed_out_count > 0);
+	assert_true(spied.failed_count >= result->failed_count);
+	drop(result);
+}
+
 static int teardown(void **state)
 {
 	(void)state;
@@ -614,14 +796,16 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_erlang_c), cmocka_unit_test(test_pollaczek_khinchine),
-		cmocka_unit_test(test_erlang_b), cmocka_unit_test(test_common_draws),
-		cmocka_unit_test(test_chaos),    cmocka_unit_test(test_deterministic),
-		cmocka_unit_test(test_vanish),   cmocka_unit_test(test_crash),
-		cmocka_unit_test(test_leave),    cmocka_unit_test(test_join),
-		cmocka_unit_test(test_reports),  cmocka_unit_test(test_report_of_a_joining_node),
-		cmocka_unit_test(test_probes),   cmocka_unit_test(test_freeze),
-		cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_erlang_c),   cmocka_unit_test(test_pollaczek_khinchine),
+		cmocka_unit_test(test_erlang_b),   cmocka_unit_test(test_common_draws),
+		cmocka_unit_test(test_chaos),      cmocka_unit_test(test_deterministic),
+		cmocka_unit_test(test_vanish),     cmocka_unit_test(test_crash),
+		cmocka_unit_test(test_leave),      cmocka_unit_test(test_join),
+		cmocka_unit_test(test_reports),    cmocka_unit_test(test_report_of_a_joining_node),
+		cmocka_unit_test(test_probes),     cmocka_unit_test(test_freeze),
+		cmocka_unit_test(test_shares),     cmocka_unit_test(test_shares_over_time),
+		cmocka_unit_test(test_hold_never), cmocka_unit_test(test_hold_gate),
+		cmocka_unit_test(test_hold_pace),  cmocka_unit_test(test_hold_and_changes),
 	};
 	return cmocka_run_group_tests(tests, NULL, teardown);
 }
