@@ -35,6 +35,8 @@ const struct cmd_option cmd_up_options[] = {
 	{ "nodes", 'n', "N", "storage nodes, 1 to 64 (3)" },
 	{ "restart-after", 0, "SECONDS|never", "when a node that died is started again (10)" },
 	{ "profile", 0, "FILE", "by which the nodes are scored (the built-in folder profile)" },
+	{ "log-places", 0, "WHICH",
+	  "chunks whose placement is logged: spilled, those that did not go to their owner on the ring; or all" },
 	{ .name = NULL },
 };
 
@@ -42,7 +44,7 @@ struct up {
 	char dir[PATH_MAX], listen[128], key_path[PATH_MAX + 32];
 	char profile[PATH_MAX]; /* absolute; "": built-in */
 	char api_key[65], api_key_sha256[DIGEST_HEX_SIZE];
-	const char *loop;
+	const char *loop, *log_places;
 	uint64_t node_count;
 	int64_t restart_after_us;
 	int lock_fd;
@@ -207,6 +209,7 @@ static int up_write_scheduler(struct up *up, struct boot_child *child, struct er
 	up_yaml(&text, "final_dir", up->dir, "final");
 	up_yaml(&text, "cluster_key_file", up->dir, "cluster.key");
 	up_yaml(&text, "loop", up->loop, "");
+	up_yaml(&text, "decision_log_places", up->log_places, "");
 	if (up->profile[0] != '\0')
 		up_yaml(&text, "profile", up->profile, "");
 	buf_printf(&text, "users:\n  - name: uploader\n    key_sha256: %s\n    role: uploader\n", up->api_key_sha256);
@@ -414,6 +417,8 @@ static int up_read_options(const struct cmd *cmd, const char *const *values, str
 {
 	const char *listen = cmd_value(cmd, values, "listen"), *restart = cmd_value(cmd, values, "restart-after");
 	const char *profile = cmd_value(cmd, values, "profile");
+	static const char *const places[] = { "spilled", "all", NULL };
+	int places_index = 0;
 	uint64_t restart_after_s = UP_RESTART_AFTER_S;
 	bool is_never = restart != NULL && strcmp(restart, "never") == 0;
 	enum loop_backend backend;
@@ -425,8 +430,11 @@ static int up_read_options(const struct cmd *cmd, const char *const *values, str
 		r = cmd_number(cmd, values, "nodes", 1, UP_NODES_MAX, &up->node_count, err);
 	if (r == 0 && !is_never)
 		r = cmd_number(cmd, values, "restart-after", 0, 7 * 24 * 3600, &restart_after_s, err);
+	if (r == 0)
+		r = cmd_choice(cmd, values, "log-places", places, &places_index, err);
 	if (r < 0)
 		return r;
+	up->log_places = places[places_index];
 	up->restart_after_us = is_never ? BOOT_NEVER : (int64_t)restart_after_s * SEC_US;
 	snprintf(up->listen, sizeof(up->listen), "%s", listen != NULL ? listen : "127.0.0.1:7080");
 	if (strpbrk(up->listen, "\"\\\n\r\t ") != NULL || strrchr(up->listen, ':') == NULL)
