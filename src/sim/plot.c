@@ -93,13 +93,19 @@ static void write_label(struct buf *buf, double x, double y, const char *attribu
 	buf_append_c(buf, "</text>\n");
 }
 
-/* 0.7, 12, 340, 1.2 s: milliseconds go without saying where there is no room for their unit. */
+/* 20 µs, 0.7, 12, 340, 1.2 s: milliseconds go without saying where there is no room for their unit. Short for any value: at the left of the axis
+ * there is room for seven characters. */
 static char *value_text(double value_ms, const char *unit, char target[16])
 {
-	if (value_ms >= 999.5)
-		snprintf(target, 16, "%.2g s", value_ms / 1e3);
-	else
-		snprintf(target, 16, "%.*g%s", value_ms >= 99.5 ? 3 : 2, value_ms, unit);
+	double value = value_ms;
+	if (value_ms >= 999.5) {
+		value = value_ms / 1e3;
+		unit = " s";
+	} else if (value_ms < 0.0995) {
+		value = value_ms * 1e3;
+		unit = " µs";
+	}
+	snprintf(target, 16, "%.*g%s", value >= 999.5 ? 4 : value >= 99.5 ? 3 : 2, value, unit);
 	return target;
 }
 

@@ -113,7 +113,7 @@ void result_write_table(struct buf *buf, const struct scenario *scenario, const 
 		}
 		milliseconds(fine_mean_ns(&result->latency), text, sizeof(text));
 		buf_printf(buf, " %8s", text);
-		milliseconds(result->latency.max_ns, text, sizeof(text));
+		milliseconds(result->measured_count > 0 ? result->latency.max_ns : -1, text, sizeof(text));
 		result_shares(result, &least, &most);
 		if (least >= 0)
 			snprintf(shares, sizeof(shares), "%.2f..%.2f", (double)least / 1e3, (double)most / 1e3);

@@ -159,6 +159,9 @@ static void test_table(void **state)
 	assert_non_null(strstr(buf_cstr(&buf), "\nfirst"));
 	assert_non_null(strstr(buf_cstr(&buf), " 80.00 "));
 	assert_non_null(strstr(buf_cstr(&buf), " 1.0000 "));
+	/* Who was not measured has no latency, not one of 0. */
+	assert_non_null(strstr(buf_cstr(&buf), "\nheng_<x>            "
+					       "        -        -        -        -        -        - "));
 	buf_fini(&buf);
 }
 
@@ -250,6 +253,46 @@ static void test_svg_heights(void **state)
 	buf_fini(&buf);
 }
 
+/* Whatever the latencies: what is written at the left of the axis leaves room for the axis's name, which ends 52 points from it. */
+static void test_svg_labels(void **state)
+{
+	static const int64_t ranges_ns[][2] = {
+		{ 0, 0 },
+		{ 1000, 9000 },
+		{ 20000, 400000 },
+		{ 90000, 110000 },
+		{ 300000, 2000000000 },
+		{ 1, 3600000000000 },
+		{ 900000000000, 3600000000000 },
+	};
+	static const char tick[] = "text-anchor=\"end\" fill=\"#444444\">";
+	struct fixture *fixture = *state;
+	struct buf buf = BUF_INIT(MIB);
+	for (size_t i = 0; i < COUNT_OF(ranges_ns); i++) {
+		struct result result;
+		size_t count = 0;
+		result_init(&result, "p", &fixture->scenario);
+		for (size_t end = 0; end < 2; end++)
+			result_feed(&result, ranges_ns[i][end], false, (int64_t)(11 + 30 * end) * 1000000000);
+		result_end(&result);
+		buf_clear(&buf);
+		result_write_svg(&buf, &fixture->scenario, (const struct result *const[]){ &result }, 1);
+		for (const char *place = buf_cstr(&buf); (place = strstr(place, tick)) != NULL; count++) {
+			size_t size = 0;
+			place += strlen(tick);
+			for (; *place != '<'; place++) {
+				assert_true(*place != 'e' && *place != '+');
+				size += ((unsigned char)*place & 0xc0) != 0x80;
+			}
+			assert_true(size >= 3 && size <= 7);
+		}
+		assert_true(count >= 4);
+		assert_int_equal(occurrences(buf_cstr(&buf), "µs</text>") > 0, ranges_ns[i][0] < 100000);
+		result_fini(&result);
+	}
+	buf_fini(&buf);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +303,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_table, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_svg, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_svg_heights, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_svg_labels, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
