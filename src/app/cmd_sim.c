@@ -16,7 +16,7 @@ const struct cmd_option cmd_sim_options[] = {
 	{ "seed", 0, "N", "another seed than the scenario's" },
 	{ "json", 0, NULL, "print one JSON object" },
 	{ "svg", 0, "FILE", "draw the figures" },
-	{ "log", 0, "FILE", "write the decision log of heng's own policies" },
+	{ "log", 0, "FILE", "write the decision log of the one policy that runs (heng's own keep one)" },
 	{ .name = NULL },
 };
 
@@ -27,11 +27,13 @@ struct sim_run {
 	size_t count;
 	FILE *log;
 	int log_errno; /* the first failure to write it */
+	bool is_logged;
 };
 
 static void sim_log(void *owner, struct str lines)
 {
 	struct sim_run *run = owner;
+	run->is_logged = true;
 	if (run->log_errno == 0 && fwrite(lines.data, 1, lines.size, run->log) != lines.size)
 		run->log_errno = errno;
 }
@@ -75,7 +77,14 @@ static int sim_read(const struct cmd *cmd, const char *const *values, const char
 		r = cmd_number(cmd, values, "seed", 0, INT64_MAX, &seed, err);
 	run->scenario.requests = (int64_t)requests;
 	run->scenario.seed = (int64_t)seed;
-	return r == 0 ? sim_choose_policies(run, cmd_value(cmd, values, "policy"), err) : r;
+	if (r == 0)
+		r = sim_choose_policies(run, cmd_value(cmd, values, "policy"), err);
+	/* A record names router and set, not the policy: those of several could not be told apart. */
+	if (r == 0 && cmd_value(cmd, values, "log") != NULL && run->count > 1) {
+		r = err_set(err, ERR_USAGE, "--log keeps the decisions of one policy, and %zu are to run", run->count);
+		err_hint(err, "name one, like --policy heng_adaptive");
+	}
+	return r;
 }
 
 static int sim_run_all(struct sim_run *run, struct err *err)
@@ -162,6 +171,9 @@ int cmd_sim_run(const struct cmd *cmd, int operand_count, char **operands, const
 		err = close_err;
 		r = -(int)err.code;
 	}
+	if (r == 0 && log_path != NULL && !run.is_logged)
+		fprintf(stderr, "note: '%s' makes no decision log, so '%.200s' is empty\n", run.policies[0]->name,
+			log_path);
 	if (r == 0)
 		r = sim_show(cmd, values, &run, &err);
 	for (size_t i = 0; i < run.count; i++) {
