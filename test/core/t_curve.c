@@ -187,6 +187,11 @@ static void test_decay(void **state)
 		assert_true(curve_decay_ppm(&decay, age_us) <= before);
 		before = curve_decay_ppm(&decay, age_us);
 	}
+	/* At the mark is not below it. */
+	odd.factor_ppm = 500000;
+	odd.zero_below_ppm = 250000;
+	assert_int_equal(curve_decay_ppm(&odd, 19 * SEC_US), 250000);
+	assert_int_equal(curve_decay_ppm(&odd, 24 * SEC_US), 0);
 	/* However slow, it ends; without a factor it does not decay; without a step it does at once. */
 	odd.zero_below_ppm = 0;
 	odd.factor_ppm = 999999;

@@ -522,6 +522,38 @@ static void test_two_timeouts_degrade(void **state)
 	}
 }
 
+/* Another process answers under its index: nothing of the former one's speed or failures is held against it. */
+static void test_forgotten(void **state)
+{
+	(void)state;
+	EACH_STRATEGY(strategy)
+	{
+		const struct pick_load *load;
+		enum reason reason;
+
+		world_init(&world, 2);
+		world.nodes[0].is_out = true;
+		world_publish(&world);
+		world_pick(&world, strategy, 2);
+		load = &world.pick.loads[1];
+		for (unsigned i = 0; i < 3; i++) {
+			pick_sent(&world.pick, 1, world.now_us);
+			pick_done(&world.pick, 1, true, 5000000, world.now_us);
+		}
+		pick_sent(&world.pick, 1, world.now_us);
+		assert_int_equal(load->fails_in_row, 3);
+		pick_forget(&world.pick, 1);
+		assert_int_equal(load->fails_in_row, 0);
+		assert_int_equal(load->peak.cost_ns, -1);
+		assert_int_equal(load->robust.estimate_ns, -1);
+		/* What is under way is so still. */
+		assert_int_equal(load->in_flight, 1);
+		assert_int_equal(world_next(&world, 1, &reason), 1);
+		assert_int_not_equal(reason, REASON_degraded_random3);
+		world_fini(&world);
+	}
+}
+
 static void test_alone_it_is_asked_whatever_happened(void **state)
 {
 	(void)state;
@@ -660,6 +692,7 @@ int main(void)
 		cmocka_unit_test(test_a_newcomer_waits_like_others),
 		cmocka_unit_test(test_all_in_slow_start),
 		cmocka_unit_test(test_two_timeouts_degrade),
+		cmocka_unit_test(test_forgotten),
 		cmocka_unit_test(test_alone_it_is_asked_whatever_happened),
 		cmocka_unit_test(test_all_failing),
 		cmocka_unit_test(test_threads_do_not_march_in_step),

@@ -299,6 +299,80 @@ static void test_weighted_ewma_draws_among_many(void **state)
 	world_fini(&world);
 }
 
+/* Within half and double of the usual latency requests in flight decide; outside how many times slower or faster. */
+static void test_adaptive_minds_only_who_is_out_of_the_common(void **state)
+{
+	static const struct {
+		int64_t estimate_ns[3];
+		uint32_t in_flight[3], weights_milli[3];
+		int choice;
+	} rows[] = {
+		{ { 5000, 4000, 6000 }, { 0, 1, 1 }, { 1000, 1000, 1000 }, 0 },
+		{ { 5000, 4000, 6000 }, { 1, 1, 0 }, { 1000, 1000, 1000 }, 2 },
+		/* Double: twice the wait weighs more than one request. */
+		{ { 9999, 5000, 5000 }, { 0, 1, 1 }, { 1000, 1000, 1000 }, 0 },
+		{ { 10000, 5000, 5000 }, { 0, 1, 1 }, { 1000, 1001, 1000 }, 1 },
+		/* Half: and less. */
+		{ { 2501, 5000, 5000 }, { 1, 0, 0 }, { 1000, 1001, 1000 }, 1 },
+		{ { 2500, 5000, 5000 }, { 1, 0, 0 }, { 1000, 1001, 1000 }, 0 },
+		/* A slow one that is idle is not better than it looks: half of what the others have in flight counts. */
+		{ { 20000, 5000, 5000 }, { 0, 3, 3 }, { 1000, 1001, 1000 }, 1 },
+		{ { 15000, 5000, 5000 }, { 0, 9, 9 }, { 1000, 1000, 1000 }, 0 },
+		{ { 5000, 5000, 5000 }, { 0, 1, 0 }, { 1000, 3000, 1000 }, 1 },
+		{ { 5000, 5000, 5000 }, { 0, 0, 9 }, { 0, 0, 1 }, 2 },
+		/* One without an estimate is as usual; when none has one they are alike. */
+		{ { 5000, -1, 50000 }, { 1, 0, 0 }, { 1000, 1000, 1000 }, 1 },
+		{ { -1, -1, -1 }, { 2, 1, 3 }, { 1000, 1000, 1000 }, 1 },
+	};
+
+	(void)state;
+	for (size_t row = 0; row < COUNT_OF(rows); row++) {
+		unsigned counts[WORLD_NODES_MAX];
+
+		begin(PICK_adaptive, rows[row].weights_milli, 3);
+		for (size_t i = 0; i < 3; i++) {
+			struct pick_load *load = &world.pick.loads[i];
+
+			load->robust = (struct robust){ .estimate_ns = rows[row].estimate_ns[i],
+							.stamp_us = world.now_us };
+			load->in_flight = rows[row].in_flight[i];
+			load->answered_us = world.now_us;
+		}
+		count_choices(counts);
+		if (counts[rows[row].choice] != 3000)
+			fail_msg("row %zu: %u %u %u", row, counts[0], counts[1], counts[2]);
+		world_fini(&world);
+	}
+}
+
+/* Who owes answers for three times the usual, and gives none, is left to the others. */
+static void test_adaptive_hears_silence(void **state)
+{
+	const int64_t limit_us = 3 * (1000 + 1);
+	unsigned counts[WORLD_NODES_MAX];
+
+	(void)state;
+	begin(PICK_adaptive, NULL, 2);
+	for (size_t i = 0; i < 2; i++) {
+		struct pick_load *load = &world.pick.loads[i];
+
+		load->robust = (struct robust){ .estimate_ns = MSEC_US * 1000, .stamp_us = world.now_us };
+		load->in_flight = i == 0 ? 1 : 2;
+		load->answered_us = world.now_us;
+	}
+	for (int64_t silent_us = limit_us - 1; silent_us <= limit_us; silent_us++) {
+		world.pick.loads[0].answered_us = world.now_us - silent_us;
+		count_choices(counts);
+		assert_int_equal(counts[silent_us == limit_us], 3000);
+	}
+	/* One answer, and it is as before. */
+	pick_done(&world.pick, 0, false, MSEC_US * 1000, world.now_us);
+	pick_sent(&world.pick, 0, world.now_us);
+	count_choices(counts);
+	assert_int_equal(counts[0], 3000);
+	world_fini(&world);
+}
+
 static void test_peak_ewma_asks_an_unknown_one_once(void **state)
 {
 	unsigned counts[WORLD_NODES_MAX];
@@ -505,6 +579,8 @@ int main(void)
 		cmocka_unit_test(test_weighted_ewma_weighs_latency_and_load),
 		cmocka_unit_test(test_weighted_ewma_hears_silence),
 		cmocka_unit_test(test_weighted_ewma_draws_among_many),
+		cmocka_unit_test(test_adaptive_minds_only_who_is_out_of_the_common),
+		cmocka_unit_test(test_adaptive_hears_silence),
 		cmocka_unit_test(test_peak_ewma_asks_an_unknown_one_once),
 		cmocka_unit_test(test_smooth_turns),
 		cmocka_unit_test(test_round_robin_goes_by_number),

@@ -337,6 +337,52 @@ static void test_gate_compares_with_peers(void **state)
 	}
 }
 
+/* The marks of the built-in profiles' latches: on above the one, off below the other. */
+static void test_marks(void **state)
+{
+	static const struct {
+		const char *profile, *rule;
+		int64_t cpu_milli, rt_us;
+		bool was_on, is_on;
+	} rows[] = {
+		{ "folder", "cpu", 800, 0, false, false },
+		{ "folder", "cpu", 801, 0, false, true },
+		{ "folder", "cpu", 700, 0, true, true },
+		{ "folder", "cpu", 699, 0, true, false },
+		{ "kv", "overload", 900, 0, false, false },
+		{ "kv", "overload", 901, 0, false, true },
+		{ "kv", "overload", 850, 0, true, true },
+		{ "kv", "overload", 849, 0, true, false },
+		{ "gateway", "cpu_gate", 900, 0, false, false },
+		{ "gateway", "cpu_gate", 901, 0, false, true },
+		{ "gateway", "cpu_gate", 800, 0, true, true },
+		{ "gateway", "cpu_gate", 799, 0, true, false },
+		{ "gateway", "rt_gate", 0, 1000000, false, false },
+		{ "gateway", "rt_gate", 0, 1000001, false, true },
+		{ "gateway", "rt_gate", 0, 800000, true, true },
+		{ "gateway", "rt_gate", 0, 799999, true, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		const struct profile *profile = profile_builtin(rows[i].profile);
+		struct set set;
+		size_t rule = 0;
+
+		while (strcmp(profile->rules[rule].name, rows[i].rule) != 0)
+			rule++;
+		init_set(&set, 1);
+		set.inputs[0].report.cpu_busy_milli = rows[i].cpu_milli;
+		set.inputs[0].report.cpu_cores_milli = 1000;
+		set.inputs[0].rt_mean_us = rows[i].rt_us;
+		set.inputs[0].rules_on = rows[i].was_on ? (uint32_t)1 << rule : 0;
+		score(&set, profile);
+		if (set.outputs[0].rules_on != (rows[i].is_on ? (uint32_t)1 << rule : 0))
+			fail_msg("%s %s: row %zu", rows[i].profile, rows[i].rule, i);
+		assert_int_equal(set.outputs[0].rule_ppm[rule], rows[i].is_on ? profile->rules[rule].factor_ppm : PPM);
+	}
+}
+
 /* Load and latency do not touch the standing; state, rules, caps, the age of news and slow start do. */
 static void test_standing(void **state)
 {
@@ -375,6 +421,16 @@ static void test_standing(void **state)
 	set.inputs[0].state = MEMBER_UNREACHABLE;
 	score(&set, kv);
 	assert_int_equal(set.outputs[0].standing_milli, 0);
+	/* A slow disk and many connections are heard of in each answer; a full disk, failed writes and folders are not. */
+	init_set(&set, 3);
+	set.inputs[0].report.disk_io_us = set.inputs[0].report.tcp_conns = INT64_MAX;
+	set.inputs[1].write_failure_ppm = PPM;
+	set.inputs[2].report.disk_free_bytes = 0;
+	set.inputs[2].report.disk_total_bytes = 1000;
+	score(&set, profile_builtin("folder"));
+	assert_int_equal(set.outputs[0].standing_milli, 1000);
+	assert_int_equal(set.outputs[1].standing_milli, 200);
+	assert_int_equal(set.outputs[2].standing_milli, 500);
 }
 
 static void test_blackout(void **state)
@@ -502,7 +558,7 @@ static void test_floor(void **state)
 	set.inputs[0].weight_milli = 1;
 	score(&set, gateway);
 	assert_int_equal(set.outputs[0].sum_ppm, 0);
-	assert_int_equal(set.outputs[0].score_ppm, gateway->floor_ppm);
+	assert_int_equal(set.outputs[0].score_ppm, 20000);
 	assert_int_equal(set.outputs[0].weight_milli, 1);
 	/* Not if it may not serve. */
 	set.inputs[0].is_barred = true;
@@ -688,11 +744,11 @@ int main(void)
 		cmocka_unit_test(test_warmup),         cmocka_unit_test(test_decay),
 		cmocka_unit_test(test_leaving),        cmocka_unit_test(test_folder),
 		cmocka_unit_test(test_gateway_gate),   cmocka_unit_test(test_gate_compares_with_peers),
-		cmocka_unit_test(test_standing),       cmocka_unit_test(test_blackout),
-		cmocka_unit_test(test_slow_start),     cmocka_unit_test(test_drift),
-		cmocka_unit_test(test_floor),          cmocka_unit_test(test_cap_is_kept),
-		cmocka_unit_test(test_noise),          cmocka_unit_test(test_wild),
-		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_marks),          cmocka_unit_test(test_standing),
+		cmocka_unit_test(test_blackout),       cmocka_unit_test(test_slow_start),
+		cmocka_unit_test(test_drift),          cmocka_unit_test(test_floor),
+		cmocka_unit_test(test_cap_is_kept),    cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_wild),           cmocka_unit_test(test_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
