@@ -14,7 +14,7 @@
 struct ring {
 	size_t node_count, point_count;
 	size_t placed_count, domain_count; /* of the nodes with points, and of their domains */
-	char (*ids)[RING_ID_MAX + 1];                 /* by the caller's index */
+	char (*ids)[RING_ID_MAX + 1];      /* by the caller's index */
 	uint16_t *index_of_rank;
 	uint32_t *weights_milli; /* by the caller's index; 0 when it has no points */
 	uint16_t *domains;       /* by the caller's index: a small number, equal for equal labels */
