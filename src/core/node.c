@@ -271,8 +271,12 @@ bool node_view_report(struct node_view *view, const struct member_rules *rules, 
 	if (report_is_old(view, report, sequence, now_us))
 		return false;
 	/* Nobody need have missed a process that was started again within seconds, but its caches and data are as new as any other's. */
-	if (report_is_of_new_process(view, report, sequence))
+	if (report_is_of_new_process(view, report, sequence)) {
 		node_joined(view, now_us);
+		/* It counts from 0 again, which its numbers need not show. */
+		view->writes = -1;
+		view->write_failures = -1;
+	}
 	report_p99(view, report, now_us);
 	report_writes(view, report, now_us);
 	view->was_ever_verified |= report->verified > 0;

@@ -487,9 +487,23 @@ static void test_write_failures(void **state)
 		if (write_failures_now(&stage) != rows[i].expected_ppm)
 			fail_msg("row %zu: %lld", i, (long long)write_failures_now(&stage));
 	}
+	/* A new process whose counters are already beyond those of the former one. */
+	stage.report.writes = stage.report.write_failures = 10;
+	stage_report(&stage);
+	stage.now_us += 3 * SEC_US;
+	stage.report.started_wall_us += 60 * SEC_US;
+	stage.report.writes = 1000;
+	stage_report(&stage);
+	assert_int_equal(write_failures_now(&stage), 999999);
+	stage.report.writes = 1001;
+	stage_report(&stage);
+	assert_int_equal(write_failures_now(&stage), 0);
+	stage.report.writes = stage.report.write_failures = 2001;
+	stage_report(&stage);
+	assert_int_equal(write_failures_now(&stage), PPM);
 	/* A node that gets no more writes is not held to them for ever. */
 	stage.now_us += NODE_WRITES_LIFE_US;
-	assert_int_equal(write_failures_now(&stage), 999999);
+	assert_int_equal(write_failures_now(&stage), PPM);
 	stage.now_us += 1;
 	assert_int_equal(write_failures_now(&stage), -1);
 }
