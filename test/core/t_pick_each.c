@@ -373,6 +373,28 @@ static void test_adaptive_hears_silence(void **state)
 	world_fini(&world);
 }
 
+/* A slow one that nobody asks is tried again; one that is busy is as slow as it is. */
+static void test_adaptive_tries_again(void **state)
+{
+	unsigned counts[WORLD_NODES_MAX];
+
+	(void)state;
+	begin(PICK_adaptive, NULL, 2);
+	world.now_us += 60 * SEC_US;
+	for (size_t i = 0; i < 2; i++)
+		world.pick.loads[i].robust.estimate_ns = (i == 0 ? 10 : 1) * MSEC_US * 1000;
+	world.pick.loads[0].robust.stamp_us = world.now_us - 60 * SEC_US;
+	world.pick.loads[1].robust.stamp_us = world.pick.loads[1].answered_us = world.now_us;
+	world.pick.loads[1].in_flight = 1;
+	count_choices(counts);
+	assert_int_equal(counts[0], 3000);
+	pick_sent(&world.pick, 0, world.now_us);
+	world.pick.loads[1].in_flight = 2;
+	count_choices(counts);
+	assert_int_equal(counts[1], 3000);
+	world_fini(&world);
+}
+
 static void test_peak_ewma_asks_an_unknown_one_once(void **state)
 {
 	unsigned counts[WORLD_NODES_MAX];
@@ -581,6 +603,7 @@ int main(void)
 		cmocka_unit_test(test_weighted_ewma_draws_among_many),
 		cmocka_unit_test(test_adaptive_minds_only_who_is_out_of_the_common),
 		cmocka_unit_test(test_adaptive_hears_silence),
+		cmocka_unit_test(test_adaptive_tries_again),
 		cmocka_unit_test(test_peak_ewma_asks_an_unknown_one_once),
 		cmocka_unit_test(test_smooth_turns),
 		cmocka_unit_test(test_round_robin_goes_by_number),

@@ -750,6 +750,132 @@ static void test_clocks(void **state)
 	}
 }
 
+/* --- anything --- */
+
+static void story_fault(struct story *story, struct rng *rng)
+{
+	size_t node = (size_t)rng_below(rng, story->count);
+	struct worker *worker = &story->workers[node];
+	struct node_view *view = &story->views[node];
+
+	switch (rng_below(rng, 12)) {
+	case 0:
+		worker->is_silent = !worker->is_silent;
+		break;
+	case 1:
+		worker->is_mute = !worker->is_mute;
+		break;
+	case 2:
+		worker->is_dead = !worker->is_dead;
+		break;
+	case 3:
+		worker->report.cpu_busy_milli = (int64_t)rng_below(rng, 4001);
+		break;
+	case 4:
+		worker->report.p99_us = (int64_t)rng_below(rng, 2 * SEC_US);
+		break;
+	case 5:
+		worker->report.verified = (int64_t)rng_below(rng, 2);
+		break;
+	case 6:
+		worker->report.leaving = (int64_t)rng_below(rng, 2);
+		break;
+	case 7:
+		worker->report.migrating = (int64_t)rng_below(rng, 2);
+		break;
+	case 8:
+		worker->report.started_wall_us += 60 * SEC_US;
+		worker->sequence = 0;
+		break;
+	case 9:
+		node_view_gossip(view, story->rules, (enum health_word)rng_below(rng, 4), story->now_us);
+		break;
+	case 10:
+		node_view_tell(view, story->rules, rng_below(rng, 2) ? MEMBER_LEAVE : MEMBER_STAY, story->now_us);
+		break;
+	default:
+		view->is_barred = rng_below(rng, 2);
+		break;
+	}
+}
+
+/* What heals all that story_fault does. */
+static void story_heal(struct story *story)
+{
+	for (size_t i = 0; i < story->count; i++) {
+		struct worker *worker = &story->workers[i];
+		int64_t started_wall_us = worker->report.started_wall_us;
+
+		worker->is_silent = worker->is_mute = worker->is_dead = false;
+		report_idle(&worker->report);
+		worker->report.started_wall_us = started_wall_us;
+		story->views[i].is_barred = false;
+		node_view_gossip(&story->views[i], story->rules, HEALTH_UNKNOWN, story->now_us);
+		node_view_tell(&story->views[i], story->rules, MEMBER_STAY, story->now_us);
+	}
+}
+
+/* Requests ask whom the table allows, whatever happens; and when the faults end all is as it was at the beginning: no latch, no lasting harm. */
+static void test_it_settles_when_faults_stop(void **state)
+{
+	static const struct {
+		const char *profile;
+		const struct member_rules *rules;
+	} doors[] = { { "kv", KV }, { "gateway", GATEWAY }, { "folder", FOLDER } };
+	struct rng rng;
+
+	(void)state;
+	rng_seed(&rng, 10);
+	for (unsigned round = 0; round < 66; round++) {
+		struct story story;
+		unsigned flips_count;
+
+		story_init(&story, doors[round % 3].profile, doors[round % 3].rules, NODES_MAX,
+			   (enum pick_strategy)(round % PICK_STRATEGIES));
+		for (unsigned second = 0; second < 600; second++) {
+			int64_t now_us = story.now_us;
+
+			if (rng_below(&rng, 4) == 0)
+				story_fault(&story, &rng);
+			story_judge(&story);
+			for (unsigned i = 0; i < 3; i++) {
+				int node = story_ask(&story);
+
+				assert_true(node < 0 || story.outputs[node].may_serve);
+				assert_true(node < 0 || !story.views[node].is_barred);
+			}
+			story.now_us = now_us;
+			story_run(&story, 1);
+		}
+		story_heal(&story);
+		for (unsigned second = 0; second < 300; second++) {
+			int64_t now_us = story.now_us;
+
+			/* More than enough for two random draws to meet each node. */
+			for (unsigned i = 0; i < 20; i++)
+				(void)story_ask(&story);
+			story.now_us = now_us;
+			story_run(&story, 1);
+		}
+		flips_count = story.flips_count;
+		story_run(&story, 300);
+		assert_int_equal(story.flips_count, flips_count);
+		assert_int_equal(story.decision.order_count, NODES_MAX);
+		assert_int_equal(story.decision.band_count, NODES_MAX);
+		for (size_t i = 0; i < NODES_MAX; i++) {
+			assert_int_equal(state_of(&story, i), MEMBER_HEALTHY);
+			if (score_of(&story, i) < PPM * 98 / 100)
+				fail_msg("round %u: %lld", round, (long long)score_of(&story, i));
+			assert_int_equal(story.outputs[i].rules_on, 0);
+			assert_int_equal(story.outputs[i].start_ppm, PPM);
+			assert_int_equal(story.outputs[i].cap_ppm, PPM);
+		}
+		for (unsigned i = 0; i < 100; i++)
+			assert_int_not_equal(story_ask(&story), -1);
+		story_fini(&story);
+	}
+}
+
 /* --- sizes --- */
 
 struct crowd {
@@ -886,6 +1012,7 @@ int main(void)
 		cmocka_unit_test(test_latency_that_flaps),
 		cmocka_unit_test(test_flat_scores),
 		cmocka_unit_test(test_clocks),
+		cmocka_unit_test(test_it_settles_when_faults_stop),
 		cmocka_unit_test(test_crowds_in_any_order),
 	};
 
