@@ -11,11 +11,13 @@
 #define COST_MAX_NS   ((int64_t)1 << 36) /* over a minute; products fit */
 #define IN_FLIGHT_MAX ((1 << 20) - 1)
 #define STALL_MAX     1024
+#define MEAN_MAX      8 /* requests in flight at the heaviest node: what is more is queue, not work in parallel */
 
 /* Those that are compared, each with its cost and its lengths by weight, with 32 bits behind the point. */
 struct rivals {
 	size_t count;
-	uint64_t length_sum;          /* in flight */
+	uint64_t length_sum; /* in flight */
+	uint64_t least_inverse;
 	uint64_t next[PICK_SCAN_MAX]; /* in flight + 1 */
 	int64_t costs_ns[PICK_SCAN_MAX];
 	uint16_t offsets[PICK_SCAN_MAX];
@@ -85,18 +87,22 @@ static void rivals_add(struct rivals *rivals, const struct pick_view *view, size
 	rivals->next[rivals->count] = (in_flight + 1) * inverse;
 	rivals->costs_ns[rivals->count] = cost_ns_of(load, usual_ns, view->call->now_us);
 	rivals->length_sum += in_flight * inverse;
+	rivals->least_inverse = inverse < rivals->least_inverse ? inverse : rivals->least_inverse;
 	rivals->count++;
 }
 
 /* Least cost * ((in flight + 1) / weight + mean of (in flight / weight) / 2). A node works on several requests at once, so that twice the requests are
- * not twice the wait: without half of the mean a slow node that is idle would look better than it is. It changes nothing among nodes of like cost. */
+ * not twice the wait: without half of the mean a slow node that is idle would look better than it is. It changes nothing among nodes of like cost. It is
+ * bounded, or a slow node would get nothing however long the others' queues grow. */
 static int rivals_least(const struct rivals *rivals, const struct pick_view *view)
 {
+	uint64_t most = MEAN_MAX * rivals->least_inverse * rivals->count;
+	uint64_t mean = rivals->length_sum < most ? rivals->length_sum : most;
 	struct pick_least least;
 
 	pick_least_init(&least);
 	for (size_t i = 0; i < rivals->count; i++) {
-		uint64_t length = 2 * rivals->next[i] * rivals->count + rivals->length_sum;
+		uint64_t length = 2 * rivals->next[i] * rivals->count + mean;
 		unsigned __int128 value = (unsigned __int128)length * (uint64_t)rivals->costs_ns[i] >> 24;
 
 		pick_least_feed(&least, value < UINT64_MAX ? (uint64_t)value : UINT64_MAX - 1, rivals->offsets[i]);
@@ -112,6 +118,7 @@ static int choose(const struct pick_view *view, UNUSED enum reason *ret_reason)
 
 	rivals.count = 0;
 	rivals.length_sum = 0;
+	rivals.least_inverse = UINT64_MAX >> 8;
 	if (view->set->serving_count <= PICK_SCAN_MAX) {
 		for (size_t i = 0; i < view->set->serving_count; i++) {
 			if (view->candidates[i].weight_milli > 0)

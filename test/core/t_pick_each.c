@@ -318,6 +318,9 @@ static void test_adaptive_minds_only_who_is_out_of_the_common(void **state)
 		/* A slow one that is idle is not better than it looks: half of what the others have in flight counts. */
 		{ { 20000, 5000, 5000 }, { 0, 3, 3 }, { 1000, 1001, 1000 }, 1 },
 		{ { 15000, 5000, 5000 }, { 0, 9, 9 }, { 1000, 1000, 1000 }, 0 },
+		/* But not for ever: where all queue up, a slow one serves too. */
+		{ { 50000, 5000, 5000 }, { 0, 44, 44 }, { 1000, 1001, 1000 }, 1 },
+		{ { 50000, 5000, 5000 }, { 0, 46, 46 }, { 1000, 1000, 1000 }, 0 },
 		{ { 5000, 5000, 5000 }, { 0, 1, 0 }, { 1000, 3000, 1000 }, 1 },
 		{ { 5000, 5000, 5000 }, { 0, 0, 9 }, { 0, 0, 1 }, 2 },
 		/* One without an estimate is as usual; when none has one they are alike. */
