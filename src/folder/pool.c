@@ -176,7 +176,9 @@ static void take_report_locked(struct pool_entry *entry, const struct report_mes
 
 	pool_good_word_locked(entry, HEALTH_HEARTBEAT, now_us);
 	pool->is_judge_due |= node_view_report(view, &member_rules_folder, &message->report, message->sequence, now_us);
-	pool->is_judge_due |= take_dirs(entry, message);
+	/* A report that was overtaken by a newer one is dropped whole: what it says of the folders is as old as its numbers. */
+	if (view->report_us == now_us && view->report_sequence == message->sequence)
+		pool->is_judge_due |= take_dirs(entry, message);
 	pool_show_locked(entry);
 }
 

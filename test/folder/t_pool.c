@@ -406,6 +406,8 @@ static void a_busy_node_gets_less(void **state)
 static void a_folder_that_fails_is_said(void **state)
 {
 	struct report_message message;
+	struct pool_judged *judged;
+	struct pool_verdict verdict;
 	struct pool_node node;
 
 	(void)state;
@@ -429,6 +431,14 @@ static void a_folder_that_fails_is_said(void **state)
 	assert_int_equal(pool_report(pool, &message, NULL), 0);
 	node = wait_for("n1", is_working);
 	assert_string_equal(node.diagnosis, "");
+	/* One that comes late, after a newer one, says nothing of the folders either. */
+	message.sequence--;
+	message.report.dirs_failed = 1;
+	snprintf(message.dirs[0].diagnosis, sizeof(message.dirs[0].diagnosis), "/srv/a is read-only");
+	assert_int_equal(pool_report(pool, &message, NULL), 0);
+	assert_int_equal(pool_judged(pool, &judged, &verdict), 1);
+	assert_string_equal(judged[0].dirs[0].diagnosis, "");
+	free(judged);
 }
 
 /* Nobody has seen yet whether it can be reached, and how much space it has. */
