@@ -58,7 +58,11 @@ struct decide_replay {
 	struct profile *profiles; /* DECIDE_PROFILES_MAX of them */
 	size_t profile_count, profile_next;
 	struct decide_plan plans[DECIDE_PLANS_MAX];
+	bool is_profile_forgotten, is_plan_forgotten; /* there were more than are kept */
 	uint64_t line_count;
+	/* The first line was a profile, as every file begins: what a line refers to was written before it, and after this. */
+	bool has_head;
+	int64_t head_wall_us;
 
 	/* The line at hand. */
 	json_t *root;
@@ -91,6 +95,10 @@ void decide_place_again(struct decide_replay *replay, struct decide_change *chan
 void decide_pick_again(struct decide_replay *replay, struct decide_change *change);
 /* Only the choice, by the replay's profile and squeeze. */
 void decide_table_what_if(struct decide_replay *replay, struct decide_change *change);
+
+/* The line refers to something that was not read: an older file has it (-ERR_INCOMPLETE), or, when is_told_here says that it must have come
+ * before the line in this log, the line was altered or that one is missing (-ERR_BAD_REQUEST). */
+int decide_lacks(bool is_told_here, const char *what, const char *name, struct err *err);
 
 const struct profile *decide_profile_find(const struct decide_replay *replay, uint64_t hash); /* or NULL */
 void decide_plan_drop(struct decide_plan *plan);

@@ -103,6 +103,7 @@ static struct decide_plan *plan_place(struct decide_replay *replay, const char *
 		if (empty && (!oldest || kept_count + point_count <= RING_POINTS_MAX))
 			return empty;
 		decide_plan_drop(oldest);
+		replay->is_plan_forgotten = true;
 	}
 }
 
@@ -241,14 +242,11 @@ int decide_place_read(struct decide_replay *replay, struct err *err)
 	if (result < 0)
 		return result;
 	replay->plan = plan_find(replay, record->set);
-	if (!replay->plan) {
-		char shown[JUDGE_SET_SIZE];
-
-		err_set(err, ERR_INCOMPLETE, "the plan '%s' of its batch has not been read before it",
-			str_display(str_from(record->set), shown, sizeof(shown)));
-		err_hint(err, "it is in an older file: --rotated reads those too");
-		return -ERR_INCOMPLETE;
-	}
+	/* A plan and all its keys bear the time of the plan, so one that was made after the log began has its line in it. */
+	if (!replay->plan)
+		return decide_lacks(replay->has_head && !replay->is_plan_forgotten &&
+					    record->wall_us >= replay->head_wall_us,
+				    "plan", record->set, err);
 	replay->plan->used_line = replay->line_count;
 	record->ring = replay->plan->ring;
 	place->plan_id = record->set;
@@ -291,14 +289,18 @@ static int place_choose(const struct decide_place *place, const struct ring *rin
 	return all[0];
 }
 
-/* What each candidate held follows from the lines before, as far as these are all there. */
-static void place_loads(struct decide_replay *replay)
+/* What each candidate held, and the least that the key's number can be, follow from the lines before. */
+static void place_loads(struct decide_replay *replay, struct decide_place *place)
 {
 	struct decide_plan *plan = replay->plan;
-	const struct decide_place *place = &replay->record.place;
 
 	plan->is_whole = plan->is_whole && place->number == plan->next_number;
-	plan->next_number++;
+	/* Some may be missing; none comes after a later one. */
+	if (place->number != 0) {
+		if (place->number < plan->next_number)
+			place->number = plan->next_number;
+		plan->next_number = place->number + 1;
+	}
 	for (size_t i = 0; i < place->looked_count; i++) {
 		uint64_t *known = &plan->held_bytes[place->looked[i]], zero_bytes;
 
@@ -314,7 +316,7 @@ void decide_place_again(struct decide_replay *replay, struct decide_change *chan
 	struct decide_place place = replay->record.place;
 	struct decide_plan *plan = replay->plan;
 
-	place_loads(replay);
+	place_loads(replay, &place);
 	place.selected = place_choose(&place, plan->ring, &place.reason);
 	if (place.selected >= 0) {
 		uint64_t *held = &plan->held_bytes[place.selected];

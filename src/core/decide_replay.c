@@ -51,16 +51,35 @@ static int profile_read(struct decide_replay *replay, struct err *err)
 		return -ERR_BAD_REQUEST;
 	}
 	(void)str_copy(str_from(profile.name), record->set, sizeof(record->set));
+	if (replay->line_count == 1) {
+		replay->has_head = true;
+		replay->head_wall_us = record->wall_us;
+	}
 	record->profile = decide_profile_find(replay, profile.hash);
 	if (record->profile)
 		return 0;
 	if (!replay->profiles)
 		replay->profiles = must_zalloc(DECIDE_PROFILES_MAX, sizeof(*replay->profiles));
+	replay->is_profile_forgotten |= replay->profile_count == DECIDE_PROFILES_MAX;
 	replay->profiles[replay->profile_next] = profile;
 	record->profile = &replay->profiles[replay->profile_next];
 	replay->profile_next = (replay->profile_next + 1) % DECIDE_PROFILES_MAX;
 	replay->profile_count = min_size(replay->profile_count + 1, DECIDE_PROFILES_MAX);
 	return 0;
+}
+
+int decide_lacks(bool is_told_here, const char *what, const char *name, struct err *err)
+{
+	char shown[JUDGE_SET_SIZE];
+
+	(void)str_display(str_from(name), shown, sizeof(shown));
+	if (is_told_here)
+		return err_set(err, ERR_BAD_REQUEST,
+			       "its %s '%s' is on no line before it: it was altered, or that line is missing", what,
+			       shown);
+	err_set(err, ERR_INCOMPLETE, "its %s '%s' has not been read before it", what, shown);
+	err_hint(err, "it is in an older file: --rotated reads those too");
+	return -ERR_INCOMPLETE;
 }
 
 /* --- a line --- */

@@ -387,6 +387,7 @@ int decide_table_read(struct decide_replay *replay, bool with_outputs, struct er
 	struct decide_table *table = &replay->record.table;
 	const json_t *list;
 	uint64_t hash = 0;
+	char name[17];
 	int result = read_head(replay, &hash, err);
 
 	if (result == 0)
@@ -395,10 +396,8 @@ int decide_table_read(struct decide_replay *replay, bool with_outputs, struct er
 		return result;
 	replay->record.profile = decide_profile_find(replay, hash);
 	if (!replay->record.profile && !(replay->is_what_if && !with_outputs)) {
-		err_set(err, ERR_INCOMPLETE, "its profile %016llx has not been read before it",
-			(unsigned long long)hash);
-		err_hint(err, "it is at the head of its file, or in an older one: --rotated reads those too");
-		return -ERR_INCOMPLETE;
+		(void)snprintf(name, sizeof(name), "%016llx", (unsigned long long)hash);
+		return decide_lacks(replay->has_head && !replay->is_profile_forgotten, "profile", name, err);
 	}
 	table->count = json_array_size(list);
 	table_reserve(replay, table->count);

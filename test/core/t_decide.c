@@ -767,6 +767,95 @@ static void test_batches_replay(void **state)
 	}
 }
 
+static void test_numbers_of_a_batch_only_grow(void **state)
+{
+	static const struct {
+		const char *numbers[3]; /* what the keys' lines say instead of 1, 2 and 3 */
+		const char *what;       /* of the last one; NULL: all is well */
+	} rows[] = {
+		{ { "1", "2", "3" }, NULL },
+		{ { "1", "2", "30" }, NULL }, /* others may be missing */
+		{ { "1", "7", "3" }, "number: recorded 3, computed 8" },
+		{ { "1", "2", "2" }, "number: recorded 2, computed 3" },
+		{ { "1", "3", "2" }, "number: recorded 2, computed 4" },
+	};
+	struct decide_replay *replay = decide_replay_new(NULL, PPM);
+	struct buf line = BUF_INIT(MIB), altered = BUF_INIT(MIB);
+	struct decide_change change;
+	enum decide_result last = DECIDE_NO_CHOICE;
+	struct batch batch;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		buf_clear(&line);
+		batch_open(&batch, &line, "01A", 100000, 20);
+		assert_int_equal(replay_line(replay, buf_str(&line), &change), DECIDE_NO_CHOICE);
+		for (unsigned k = 0; k < 3; k++) {
+			char from[24], to[24];
+
+			buf_clear(&line);
+			batch_put(&batch, &line, "01A", 1000 + k, 100, true, false);
+			(void)snprintf(from, sizeof(from), "\"number\":%u", k + 1);
+			(void)snprintf(to, sizeof(to), "\"number\":%s", rows[i].numbers[k]);
+			last = replay_line(replay, with_text(&altered, buf_str(&line), "", from, to), &change);
+		}
+		assert_int_equal(last, rows[i].what ? DECIDE_OTHER : DECIDE_SAME);
+		if (rows[i].what)
+			assert_string_equal(change.what, rows[i].what);
+		batch_close(&batch);
+	}
+	buf_fini(&altered);
+	buf_fini(&line);
+	decide_replay_free(&replay);
+}
+
+/* A log that begins with a profile is a whole file, in which all that a line refers to comes before it: what does not was altered or taken out. One
+ * whose beginning is missing proves nothing. */
+static void test_what_a_whole_log_must_hold(void **state)
+{
+	const struct profile *profile = profile_builtin("kv");
+	struct buf head = BUF_INIT(DECIDE_LINE_MAX), table = BUF_INIT(DECIDE_LINE_MAX), plan = BUF_INIT(MIB),
+		   place = BUF_INIT(MIB), altered = BUF_INIT(DECIDE_LINE_MAX);
+	struct decide_change change;
+	struct batch batch;
+
+	(void)state;
+	world_plain();
+	world_tick(&table, profile_builtin("gateway"), 0);
+	batch_open(&batch, &plan, "01A", 100000, 20);
+	batch_put(&batch, &place, "01A", 1000, 100, true, false);
+	for (int has_head = 0; has_head < 2; has_head++) {
+		int code = has_head ? ERR_BAD_REQUEST : ERR_INCOMPLETE;
+		struct decide_replay *replay = decide_replay_new(NULL, PPM);
+
+		/* Second comes no head, whatever it is. */
+		if (!has_head)
+			assert_int_equal(replay_line(replay, buf_str(&plan), &change), DECIDE_NO_CHOICE);
+		buf_clear(&head);
+		decide_write_profile(&head, profile, WALL_US);
+		assert_int_equal(replay_line(replay, buf_str(&head), &change), DECIDE_NO_CHOICE);
+		assert_refused(replay, first_line(&table), code, "its profile");
+		assert_refused(replay, with_text(&altered, buf_str(&place), "", "01A", "01B"), code, "plan '01B'");
+		decide_replay_free(&replay);
+	}
+	/* A plan that is older than the log's beginning is in an older file. */
+	{
+		struct decide_replay *replay = decide_replay_new(NULL, PPM);
+
+		buf_clear(&head);
+		decide_write_profile(&head, profile, WALL_US + 1);
+		assert_int_equal(replay_line(replay, buf_str(&head), &change), DECIDE_NO_CHOICE);
+		assert_refused(replay, buf_str(&place), ERR_INCOMPLETE, "plan '01A'");
+		decide_replay_free(&replay);
+	}
+	batch_close(&batch);
+	buf_fini(&altered);
+	buf_fini(&place);
+	buf_fini(&plan);
+	buf_fini(&table);
+	buf_fini(&head);
+}
+
 static void test_altered_places_are_told(void **state)
 {
 	static const struct {
@@ -1144,6 +1233,8 @@ int main(void)
 		cmocka_unit_test(test_what_if_keeps_latches_by_name),
 		cmocka_unit_test(test_squeeze_brings_scores_under_the_lead),
 		cmocka_unit_test(test_batches_replay),
+		cmocka_unit_test(test_numbers_of_a_batch_only_grow),
+		cmocka_unit_test(test_what_a_whole_log_must_hold),
 		cmocka_unit_test(test_altered_places_are_told),
 		cmocka_unit_test(test_many_plans_at_once),
 		cmocka_unit_test(test_picks_of_every_strategy_replay),
