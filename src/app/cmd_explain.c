@@ -33,6 +33,7 @@ struct answers {
 	struct answer kinds[ANSWER_KINDS];
 	uint64_t other_router_count;
 	char other_router[SCORE_ID_SIZE];
+	char other_set[JUDGE_SET_SIZE]; /* one that has a table in the log */
 };
 
 /* Cheap, for all lines of other sets: reading one costs a hundred times more. A name that JSON may spell in other ways is not looked for. */
@@ -68,6 +69,8 @@ static bool answers_question(const struct decide_record *record, const struct qu
 {
 	if (record->kind >= ANSWER_KINDS || record->kind == DECIDE_PROFILE)
 		return false;
+	if (record->kind == DECIDE_TABLE && strcmp(record->set, question->set) != 0)
+		(void)str_copy(str_from(record->set), answers->other_set, sizeof(answers->other_set));
 	if (strcmp(record->set, question->set) != 0 || record->wall_us > question->at_us)
 		return false;
 	if (record->kind == DECIDE_PLACE)
@@ -105,7 +108,9 @@ static int search(struct declog *log, struct decide_replay *replay, const struct
 		struct decide_change change;
 		struct err fault = ERR_INIT;
 
-		if (!may_answer(line, question->set) || decide_replay_line(replay, line, &outcome, &change, &fault) < 0)
+		/* One other set is looked at, to be named when the one that was asked for is not there. */
+		if ((answers->other_set[0] && !may_answer(line, question->set)) ||
+		    decide_replay_line(replay, line, &outcome, &change, &fault) < 0)
 			continue;
 		record = decide_replay_record(replay);
 		if (answers_question(record, question, answers))
@@ -142,6 +147,10 @@ static int not_found(const struct question *question, const struct answers *answ
 	if (answers->other_router_count)
 		err_hint(&err, "there are %" PRIu64 " of other routers, such as '%s'", answers->other_router_count,
 			 answers->other_router);
+	else if (answers->other_set[0] && !question->key)
+		err_hint(&err,
+			 "there are decisions about other sets, such as '%s'; --rotated reads the older files too",
+			 answers->other_set);
 	else
 		err_hint(&err, "--rotated reads the older files too; of a transfer only chunks that spilled are "
 			       "recorded unless the scheduler has decision_log_places: all");

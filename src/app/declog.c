@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sys/fs.h"
@@ -12,9 +13,11 @@
 struct declog_file {
 	char *name;
 	int fd;
+	dev_t device;
+	ino_t inode;
 };
 struct declog {
-	struct declog_file files[DECLOG_FILES_MAX + 1]; /* the oldest first */
+	struct declog_file files[1 + DECLOG_FILES_MAX]; /* the oldest first */
 	size_t file_count, file_index;
 	struct buf buf;
 	size_t line_start, scanned_size;  /* in buf */
@@ -28,6 +31,7 @@ static int file_open(struct declog *log, const char *path, bool may_lack, struct
 	struct declog_file *file = &log->files[log->file_count];
 	bool is_stdin = strcmp(path, "-") == 0;
 	int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
 
 	if (fd < 0 && may_lack && errno == ENOENT)
 		return 0;
@@ -38,6 +42,16 @@ static int file_open(struct declog *log, const char *path, bool may_lack, struct
 	}
 	*file = (struct declog_file){ .name = must_strdup(is_stdin ? "standard input" : path), .fd = fd };
 	log->file_count++;
+	if (fstat(fd, &status) < 0)
+		return err_sys(err, ERR_SYSTEM, errno, "cannot look at %s", path);
+	file->device = status.st_dev;
+	file->inode = status.st_ino;
+	/* The writer may rotate between two of our opens; then the file that we have is here again under its next name. */
+	if (log->file_count > 1 && file->device == file[-1].device && file->inode == file[-1].inode) {
+		close(fd);
+		free(file->name);
+		log->file_count--;
+	}
 	return 1;
 }
 
@@ -58,7 +72,7 @@ int declog_open(const char *path, bool with_rotated, struct declog **ret_log, st
 
 	log->buf = BUF_INIT(2 * (DECIDE_LINE_MAX + BLOCK_BYTES));
 	result = file_open(log, path, false, err);
-	for (size_t i = 1; with_rotated && result > 0 && i < DECLOG_FILES_MAX; i++) {
+	for (size_t i = 1; with_rotated && result > 0 && i <= DECLOG_FILES_MAX; i++) {
 		char name[4096 + 8];
 
 		(void)snprintf(name, sizeof(name), "%s.%zu", path, i);

@@ -5,11 +5,11 @@
 #include "base/buf.h"
 #include "core/decide.h"
 
-#define DECLOG_FILES_MAX 1000
+#define DECLOG_FILES_MAX 1000 /* rotated ones: as many as a writer may keep (decision_log_keep) */
 
 struct declog;
-/* path "-": standard input. with_rotated: path.N .. path.1, as many as follow one another, come before path. All are opened now, so that a rotation
- * meanwhile repeats and skips nothing. */
+/* path "-": standard input. with_rotated: path.N .. path.1, as many as follow one another, come before path. All are opened now, each once, so that
+ * a rotation meanwhile repeats and skips nothing. */
 int declog_open(const char *path, bool with_rotated, struct declog **ret_log, struct err *err);
 void declog_close(struct declog **log);
 /* The next line without its newline, valid until the next call; 1, or 0 at the end. Of a line longer than a record may be, only a beginning that is

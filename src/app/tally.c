@@ -67,7 +67,8 @@ void tally_print(const struct tally *tally)
 		printf("%" PRIu64 " lines were never written: the disk could not keep up, says the log itself\n",
 		       tally->dropped_count);
 	if (tally->bad_count)
-		printf("%" PRIu64 " lines are no records of a decision log\n", tally->bad_count);
+		printf("%" PRIu64 " lines are no records of a decision log, or lack what must stand before them\n",
+		       tally->bad_count);
 }
 
 /* --- changes --- */

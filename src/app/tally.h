@@ -8,7 +8,7 @@ struct tally {
 	uint64_t same_count, other_count;
 	uint64_t torn_count;    /* the writer was stopped in the middle */
 	uint64_t unread_count;  /* their profile or plan is in an older file */
-	uint64_t bad_count;     /* no records */
+	uint64_t bad_count;     /* no records, or their profile or plan should be in this log and is not */
 	uint64_t dropped_count; /* lines that the writer could not keep, by its own word */
 	int64_t took_us;
 	/* Called for each choice that comes out differently. */

@@ -116,7 +116,7 @@ static void assert_lines(bool with_rotated, const char *const *lines)
 
 static void test_lines_of_files(void **state)
 {
-	char name[80];
+	char name[80], former[80];
 	struct declog *log;
 	struct err err = ERR_INIT;
 
@@ -133,6 +133,14 @@ static void test_lines_of_files(void **state)
 	assert_lines(true, (const char *const[]){ "zero", "one", "", "two", NULL });
 	assert_lines(false, (const char *const[]){ "one", "", "two", NULL });
 	(void)unlink(name);
+	/* As if the writer had rotated between the opening of the first and of the second: that one is the first again. */
+	(void)snprintf(name, sizeof(name), "%s.2", path);
+	(void)snprintf(former, sizeof(former), "%s.1", path);
+	assert_int_equal(rename(former, name), 0);
+	assert_int_equal(link(path, former), 0);
+	assert_lines(true, (const char *const[]){ "zero", "one", "", "two", NULL });
+	assert_int_equal(unlink(former), 0);
+	assert_int_equal(rename(name, former), 0);
 	(void)snprintf(name, sizeof(name), "%s.1", path);
 	(void)unlink(name);
 
@@ -275,6 +283,13 @@ static void test_commands(void **state)
 		  { "replay", path },
 		  0,
 		  { "4 of 4", "line 6: it is torn", "1 torn lines" } },
+		/* Its profile would be in this file. */
+		{ "{\"kind\":\"table\",\"ts_us\":1,\"router\":\"r\",\"set\":\"s\",\"version\":1,\"profile\":"
+		  "\"0000000000000001\","
+		  "\"elapsed_us\":0,\"before\":{\"failed_picks\":0,\"held_us\":0,\"flat_us\":0},\"candidates\":[]}\n",
+		  { "replay", path },
+		  1,
+		  { "line 6: its profile '0000000000000001' is on no line before it", "1 lines are no records" } },
 		{ "oops\n", { "replay", path }, 1, { "4 of 4", "line 6: it is not JSON", "1 lines are no records" } },
 		{ "{\"kind\":\"dropped\",\"lines\":7,\"wall_us\":1}\n",
 		  { "replay", path },
@@ -293,7 +308,10 @@ static void test_commands(void **state)
 		  0,
 		  { "(line 3)", "selected   n1\nreason     best",
 		    "warning: nobody tells, so that it counts as 1 for all: cpu memory disk" } },
-		{ "", { "explain", "--log", path, "--set", "none" }, CMD_REFUSED, { "no decision about 'none'" } },
+		{ "",
+		  { "explain", "--log", path, "--set", "none" },
+		  CMD_REFUSED,
+		  { "no decision about 'none'", "other sets, such as 'pool'" } },
 		{ "", { "explain", "--log", path }, CMD_USAGE, { "--log and --set must say" } },
 		{ "",
 		  { "explain", "--log", path, "--set", "pool", "--at", "noon" },
