@@ -143,6 +143,19 @@ static int sim_show(const struct cmd *cmd, const char *const *values, struct sim
 	return r;
 }
 
+/* Figures of nothing look like a fault of the simulator. */
+static void sim_warn_empty(const struct sim_run *run)
+{
+	uint64_t measured_count = 0;
+	for (size_t i = 0; i < run->count; i++)
+		measured_count += run->results[i]->measured_count;
+	if (measured_count == 0)
+		fprintf(stderr,
+			"heng: all %lld requests arrive within the warm-up, which is left out of the figures\n"
+			"hint: ask for more with --requests, or shorten `warmup` in the scenario\n",
+			(long long)run->scenario.requests);
+}
+
 /* The log is whole on disk, or the command fails: replay must not stumble over a torn one. */
 static int sim_close_log(struct sim_run *run, const char *path, struct err *err)
 {
@@ -176,6 +189,8 @@ int cmd_sim_run(const struct cmd *cmd, int operand_count, char **operands, const
 			log_path);
 	if (r == 0)
 		r = sim_show(cmd, values, &run, &err);
+	if (r == 0)
+		sim_warn_empty(&run);
 	for (size_t i = 0; i < run.count; i++) {
 		if (run.results[i] != NULL)
 			result_fini(run.results[i]);

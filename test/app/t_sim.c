@@ -77,6 +77,10 @@ static void test_sim(void **state)
 		  CMD_DONE,
 		  0,
 		  { "note: 'p2c' makes no decision log", "\np2c " } },
+		{ { "sim", file, "--policy", "p2c", "--requests", "10" },
+		  CMD_DONE,
+		  0,
+		  { "all 10 requests arrive within the warm-up" } },
 		{ { "sim", file, "--policy", "p2c", "--requests", "0" }, CMD_USAGE, 0, { "--requests" } },
 	};
 	struct buf said = BUF_INIT(MIB);
