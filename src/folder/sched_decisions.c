@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "core/decide.h"
 #include "sys/fs.h"
 
@@ -35,6 +36,17 @@ static void log_head(void *owner, struct buf *buf)
 	decide_write_profile(buf, &sched->profile, clock_wall_us());
 }
 
+static void log_told(void *owner, const struct err *fault, uint64_t dropped_count)
+{
+	(void)owner;
+	if (fault)
+		log_err(LOG_ERROR, fault, "decisions cannot be logged; they are kept in memory, %d MiB at most",
+			(int)(LOG_QUEUE_BYTES / MIB));
+	else
+		log_say(LOG_WARN, "decisions are logged again; %llu lines were lost since the start",
+			(unsigned long long)dropped_count);
+}
+
 int sched_open_decisions(struct sched *sched, const struct sched_conf *conf, struct err *err)
 {
 	char path[PATH_TEXT_MAX];
@@ -45,6 +57,7 @@ int sched_open_decisions(struct sched *sched, const struct sched_conf *conf, str
 		.sync_interval_us = LOG_SYNC_INTERVAL_US,
 		.queue_bytes = LOG_QUEUE_BYTES,
 		.head = log_head,
+		.told = log_told,
 		.owner = sched,
 	};
 	int result;

@@ -30,6 +30,7 @@ struct logfile {
 	unsigned keep_count;
 	int64_t sync_interval_us;
 	void (*head)(void *owner, struct buf *buf);
+	void (*told)(void *owner, const struct err *fault, uint64_t dropped_count);
 	void *owner;
 	pthread_t thread;
 
@@ -57,6 +58,7 @@ struct logfile {
 	struct buf writing;   /* whole lines */
 	size_t written_bytes; /* of them, from the front; inside a line after a short write */
 	int64_t retry_us;     /* after a failure: not before */
+	bool is_failing;      /* and the owner was told */
 };
 
 /* --- the file --- */
@@ -392,6 +394,14 @@ static void wait_until(struct logfile *file, int64_t until_us)
 		(void)pthread_cond_timedwait(&file->wake, &file->lock, &until);
 }
 
+/* Once at each change: a full disk is one message, not one a second. */
+static void tell(struct logfile *file, bool is_failing, const struct err *err)
+{
+	if (is_failing != file->is_failing && file->told)
+		file->told(file->owner, is_failing ? err : NULL, logfile_dropped(file));
+	file->is_failing = is_failing;
+}
+
 static void *run(void *argument)
 {
 	struct logfile *file = argument;
@@ -411,6 +421,7 @@ static void *run(void *argument)
 		is_last = file->is_closing;
 		(void)pthread_mutex_unlock(&file->lock);
 		result = work_once(file, is_sync, &err);
+		tell(file, result < 0, &err);
 		(void)pthread_mutex_lock(&file->lock);
 		file->retry_us = result < 0 ? now_us + file->sync_interval_us : 0;
 		/* What came during the round is as old as the round at most. */
@@ -466,6 +477,7 @@ int logfile_open(const struct logfile_conf *conf, struct logfile **ret_file, str
 	file->sync_interval_us = conf->sync_interval_us > 0 ? conf->sync_interval_us : SYNC_INTERVAL_US;
 	file->queue_bytes = conf->queue_bytes > 0 ? min_size(conf->queue_bytes, SIZE_MAX / 4) : QUEUE_BYTES;
 	file->head = conf->head;
+	file->told = conf->told;
 	file->owner = conf->owner;
 	file->pending = file->writing = BUF_INIT(file->queue_bytes + DROP_LINE_MAX);
 	MUST(pthread_condattr_init(&monotonic) == 0 && pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);

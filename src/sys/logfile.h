@@ -18,6 +18,9 @@ struct logfile_conf {
 	/* Called on the writing thread before the first line of each new file, and before the first one of this process in a file that is there
 	 * already; its lines come first there (the profiles in use, say). May be NULL. */
 	void (*head)(void *owner, struct buf *buf);
+	/* Called on the writing thread when writing begins to fail, with why, and with NULL when it works again. dropped_count: lines lost since the
+	 * start. May be NULL. */
+	void (*told)(void *owner, const struct err *fault, uint64_t dropped_count);
 	void *owner;
 };
 /* Appends to what is there; a torn last line (kill -9, power) is ended first, so that readers see one broken line and no two that run together.

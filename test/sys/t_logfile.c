@@ -577,10 +577,35 @@ static void test_moved_while_torn(void **state)
 
 static void remove_filler(void) { assert_int_equal(unlink(at("tiny/filler")), 0); }
 
+/* What the owner heard; written by the writing thread, read when that is gone. */
+struct heard {
+	unsigned faults, recoveries;
+	uint64_t dropped_count;
+	char words[1024];
+};
+
+static void hear(void *owner, const struct err *fault, uint64_t dropped_count)
+{
+	struct heard *heard = owner;
+
+	if (fault)
+		(void)snprintf(heard->words, sizeof(heard->words), "%s", fault->text);
+	heard->faults += fault != NULL;
+	heard->recoveries += fault == NULL;
+	heard->dropped_count = dropped_count;
+}
+
 static void test_full_disk(void **state)
 {
 	char path[PATH_MAX], page[4096] = { 1 };
-	struct logfile_conf conf = { .path = path, .sync_interval_us = LONG_INTERVAL_US, .queue_bytes = 100000 };
+	struct heard heard = { 0 };
+	struct logfile_conf conf = {
+		.path = path,
+		.sync_interval_us = LONG_INTERVAL_US,
+		.queue_bytes = 100000,
+		.told = hear,
+		.owner = &heard,
+	};
 	struct logfile *file;
 	int fd;
 
@@ -598,6 +623,11 @@ static void test_full_disk(void **state)
 	file = open_log(&conf);
 	check_recovery(file, path, remove_filler);
 	logfile_close(&file);
+	/* However often it failed, the owner hears it once. */
+	assert_int_equal(heard.faults, 1);
+	assert_int_equal(heard.recoveries, 1);
+	assert_true(heard.dropped_count > 0);
+	assert_non_null(strstr(heard.words, "cannot write log file"));
 	assert_int_equal(umount(at("tiny")), 0);
 }
 
