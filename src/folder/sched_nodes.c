@@ -15,9 +15,12 @@ static int run_report(struct sched_call *c)
 	struct err why = ERR_INIT;
 	int result = report_read(buf_str(&c->body), message, &why);
 
-	if (result < 0)
-		result = err_set(&c->err, ERR_BAD_REQUEST, "%s", why.text);
-	else
+	if (result < 0) {
+		/* To its sender a bad report is a bad request, with the same words and the same cure. */
+		c->err = why;
+		c->err.code = ERR_BAD_REQUEST;
+		result = -ERR_BAD_REQUEST;
+	} else
 		result = pool_report(c->sched->pool, message, &c->err);
 	free(message);
 	if (result < 0)
