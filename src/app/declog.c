@@ -36,9 +36,9 @@ static int file_open(struct declog *log, const char *path, bool may_lack, struct
 	if (fd < 0 && may_lack && errno == ENOENT)
 		return 0;
 	if (fd < 0) {
-		err_sys(err, ERR_SYSTEM, errno, "cannot open the decision log %s", path);
+		err_sys(err, ERR_USAGE, errno, "cannot open the decision log %s", path);
 		err_hint(err, "the scheduler keeps its own at <state_dir>/decisions.jsonl");
-		return -ERR_SYSTEM;
+		return -ERR_USAGE;
 	}
 	*file = (struct declog_file){ .name = must_strdup(is_stdin ? "standard input" : path), .fd = fd };
 	log->file_count++;

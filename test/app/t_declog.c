@@ -145,7 +145,7 @@ static void test_lines_of_files(void **state)
 	(void)unlink(name);
 
 	(void)snprintf(name, sizeof(name), "%s/missing", folder);
-	assert_int_equal(declog_open(name, true, &log, &err), -ERR_SYSTEM);
+	assert_int_equal(declog_open(name, true, &log, &err), -ERR_USAGE);
 	assert_non_null(strstr(err.text, "No such file"));
 	assert_int_equal(declog_open(folder, true, &log, &err), 0);
 	struct str line;
@@ -297,7 +297,7 @@ static void test_commands(void **state)
 		  { "4 of 4", "7 lines were never" } },
 		{ "", { "replay" }, CMD_USAGE, { "missing: LOG" } },
 		{ "", { "replay", path, "--profile", path }, CMD_USAGE, { "cannot use the profile" } },
-		{ "", { "replay", "/nowhere/log" }, CMD_INCOMPLETE, { "cannot open the decision log /nowhere/log" } },
+		{ "", { "replay", "/nowhere/log" }, CMD_USAGE, { "cannot open the decision log /nowhere/log" } },
 		{ "",
 		  { "explain", "--log", path, "--set", "pool" },
 		  0,
