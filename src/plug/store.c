@@ -10,6 +10,11 @@ static const char *const chunk_names[] = {
 	[CHUNK_PENDING] = "pending", [CHUNK_STORED] = "stored", [CHUNK_DIGEST_FAILED] = "digest_failed",
 	[CHUNK_LOST] = "lost",       [CHUNK_MERGED] = "merged",
 };
+static const char *const order_names[] = {
+	[NODE_ORDER_NONE] = "",
+	[NODE_ORDER_DRAIN] = "drain",
+	[NODE_ORDER_LOST] = "lost",
+};
 
 static int name_find(const char *const *names, size_t count, struct str name)
 {
@@ -47,5 +52,20 @@ bool chunk_state_from_name(struct str name, enum chunk_state *ret_state)
 
 	if (found >= 0)
 		*ret_state = (enum chunk_state)found;
+	return found >= 0;
+}
+
+const char *node_order_name(enum node_order order)
+{
+	MUST((size_t)order < COUNT_OF(order_names));
+	return order_names[order];
+}
+
+bool node_order_from_name(struct str name, enum node_order *ret_order)
+{
+	int found = name_find(order_names, COUNT_OF(order_names), name);
+
+	if (found >= 0)
+		*ret_order = (enum node_order)found;
 	return found >= 0;
 }

@@ -112,6 +112,18 @@ struct store_node {
 	int64_t seen_wall_us;
 };
 
+/* What an operator has ordered about a node. Outlives restarts of scheduler and node. */
+enum node_order { NODE_ORDER_NONE, NODE_ORDER_DRAIN, NODE_ORDER_LOST };
+const char *node_order_name(enum node_order order); /* "", "drain", "lost" */
+bool node_order_from_name(struct str name, enum node_order *ret_order);
+
+struct store_order {
+	char node_id[STORE_NODE_ID_SIZE];
+	enum node_order order;
+	bool is_weight_ordered; /* else the node's own weight counts */
+	uint32_t weight_milli;
+};
+
 struct store;
 struct store_plan; /* a plan being written: one transaction */
 
@@ -175,6 +187,13 @@ struct store_ops {
 	int (*node_save)(struct store *store, const struct store_node *node, struct err *err);
 	int (*node_list)(struct store *store, int (*each)(void *owner, const struct store_node *node), void *owner,
 			 struct err *err);
+	/* Keeps what is ordered about a node and writes `row` (NULL: none), in one transaction. When the order is LOST, all that the node has stored
+	 * of transfers in state uploading becomes lost in it too, with an audit row each; *ret_lost_count says how many chunks. Merging transfers are
+	 * the merge's to reopen. */
+	int (*order_save)(struct store *store, const struct store_order *order, const struct store_audit *row,
+			  int64_t now_wall_us, uint64_t *ret_lost_count, struct err *err);
+	int (*order_list)(struct store *store, int (*each)(void *owner, const struct store_order *order), void *owner,
+			  struct err *err);
 	int (*audit)(struct store *store, const struct store_audit *row, struct err *err);
 };
 

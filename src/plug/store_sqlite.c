@@ -43,6 +43,8 @@ static const struct store_ops sqlite_ops = {
 	.chunks_reopen = sql_chunks_reopen,
 	.node_save = sql_node_save,
 	.node_list = sql_node_list,
+	.order_save = sql_order_save,
+	.order_list = sql_order_list,
 	.audit = sql_audit_row,
 };
 

@@ -120,6 +120,9 @@ int sql_brief_read(struct sql_conn *conn, const char *id, struct sql_brief *brie
 /* A row of the audit table; receipt NULL: the fields of `row` only. In whatever transaction the connection is. */
 int sql_audit(struct sql_conn *conn, const struct store_audit *row, const struct store_receipt *receipt,
 	      struct err *err);
+/* As store->chunks_reopen, within the job at hand. */
+int sql_reopen(struct sql_conn *conn, const char *transfer_id, uint64_t file_id, const char *node_id,
+	       enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count, struct err *err);
 /* Adds to the transfer's counters; delta has a place per chunk state. */
 int sql_counters_add(struct sql_conn *conn, int64_t transfer_num, const int64_t *delta, int64_t delta_stored_bytes,
 		     int64_t now_wall_us, struct err *err);
@@ -158,6 +161,10 @@ int sql_chunks_reopen(struct store *store, const char *transfer_id, uint64_t fil
 		      enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count,
 		      struct err *err);
 int sql_node_save(struct store *store, const struct store_node *node, struct err *err);
+int sql_order_save(struct store *store, const struct store_order *order, const struct store_audit *row,
+		   int64_t now_wall_us, uint64_t *ret_lost_count, struct err *err);
+int sql_order_list(struct store *store, int (*each)(void *owner, const struct store_order *order), void *owner,
+		   struct err *err);
 int sql_audit_row(struct store *store, const struct store_audit *row, struct err *err);
 
 #endif

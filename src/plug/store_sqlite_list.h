@@ -74,3 +74,11 @@ SQL(NODE_SAVE, "INSERT INTO nodes (id, addr, incarnation, weight_milli, domain, 
 	       " ON CONFLICT (id) DO UPDATE SET addr=excluded.addr, incarnation=excluded.incarnation,"
 	       " weight_milli=excluded.weight_milli, domain=excluded.domain, seen_us=excluded.seen_us")
 SQL(NODE_LIST, "SELECT id, addr, incarnation, weight_milli, domain, seen_us FROM nodes ORDER BY id")
+SQL(ORDER_SAVE, "INSERT INTO node_orders (id, word, weight_milli, updated_us) VALUES (?1,?2,?3,?4)"
+		" ON CONFLICT (id) DO UPDATE SET word=excluded.word, weight_milli=excluded.weight_milli,"
+		" updated_us=excluded.updated_us")
+SQL(ORDER_LIST, "SELECT id, word, weight_milli FROM node_orders ORDER BY id")
+/* The next open transfer of which the node has a chunk. */
+SQL(ORDER_HOLDS,
+    "SELECT num, id FROM transfers WHERE num>?1 AND state='uploading' AND EXISTS"
+    " (SELECT 1 FROM chunks WHERE transfer=num AND state='stored' AND actual_node=?2) ORDER BY num LIMIT 1")

@@ -77,6 +77,9 @@ static const char *const migrations[] = {
 	"user_agent,"
 	" disk_path, strftime('%Y-%m-%dT%H:%M:%fZ', started_us / 1e6, 'unixepoch') AS started,"
 	" strftime('%Y-%m-%dT%H:%M:%fZ', finished_us / 1e6, 'unixepoch') AS finished FROM audit;",
+	/* What operators order about nodes; a weight that is NULL is the node's own to say. */
+	"CREATE TABLE node_orders (id TEXT NOT NULL PRIMARY KEY, word TEXT NOT NULL, weight_milli INTEGER,"
+	" updated_us INTEGER NOT NULL) STRICT;",
 };
 
 static int schema_number(struct sql_conn *conn, const char *sql, int64_t *ret_value, struct err *err)

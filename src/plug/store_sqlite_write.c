@@ -329,6 +329,16 @@ static int reopen_job(struct sql_conn *conn, void *arg, struct err *err)
 	return sql_audit(conn, &row, NULL, err);
 }
 
+int sql_reopen(struct sql_conn *conn, const char *transfer_id, uint64_t file_id, const char *node_id,
+	       enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count, struct err *err)
+{
+	struct reopen_job job = { transfer_id, node_id, why, file_id, 0, state, now_wall_us };
+	int result = reopen_job(conn, &job, err);
+
+	*ret_count = job.count;
+	return result;
+}
+
 int sql_chunks_reopen(struct store *store, const char *transfer_id, uint64_t file_id, const char *node_id,
 		      enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count,
 		      struct err *err)

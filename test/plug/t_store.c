@@ -532,6 +532,76 @@ static void test_nodes_are_saved_by_id(void **state)
 	assert_string_equal(seen.nodes[1].id, "n2");
 }
 
+static int order_keep(void *owner, const struct store_order *order)
+{
+	struct store_order **next = owner;
+
+	*(*next)++ = *order;
+	return 0;
+}
+
+static void test_orders_are_kept_by_node(void **state)
+{
+	struct world *w = *state;
+	const struct store_ops *ops = w->store->ops;
+	struct store_order order = { .node_id = "n2", .order = NODE_ORDER_DRAIN }, kept[4], *next = kept;
+	const struct store_audit row = {
+		.at_wall_us = 5, .kind = "operator", .user = "op", .node_id = "n2", .outcome = "drain"
+	};
+	uint64_t count = 99;
+
+	assert_int_equal(ops->order_list(w->store, order_keep, &next, &w->err), 0);
+	assert_ptr_equal(next, kept);
+	assert_int_equal(ops->order_save(w->store, &order, &row, 5, &count, &w->err), 0);
+	assert_int_equal(count, 0);
+	order.is_weight_ordered = true;
+	order.order = NODE_ORDER_NONE;
+	assert_int_equal(ops->order_save(w->store, &order, NULL, 6, &count, &w->err), 0);
+	copy_text(order.node_id, sizeof(order.node_id), "n1");
+	order.order = NODE_ORDER_DRAIN;
+	order.is_weight_ordered = false;
+	assert_int_equal(ops->order_save(w->store, &order, NULL, 6, &count, &w->err), 0);
+	reopen(w);
+	assert_int_equal(w->store->ops->order_list(w->store, order_keep, &next, &w->err), 0);
+	assert_int_equal(next - kept, 2);
+	assert_string_equal(kept[0].node_id, "n1");
+	assert_int_equal(kept[0].order, NODE_ORDER_DRAIN);
+	assert_false(kept[0].is_weight_ordered);
+	/* A weight of 0 is a weight. */
+	assert_string_equal(kept[1].node_id, "n2");
+	assert_int_equal(kept[1].order, NODE_ORDER_NONE);
+	assert_true(kept[1].is_weight_ordered);
+	assert_int_equal(kept[1].weight_milli, 0);
+}
+
+static void test_a_lost_node_loses_what_open_transfers_have(void **state)
+{
+	struct world *w = *state;
+	const struct store_ops *ops = w->store->ops;
+	const struct store_order order = { .node_id = "n2", .order = NODE_ORDER_LOST };
+	struct store_transfer merging;
+	uint64_t count = 99;
+
+	(void)planned(w, id_a, "q3", 1, 3);
+	merging = planned(w, id_b, "q4", 1, 1);
+	for (uint64_t i = 0; i < 3; i++)
+		assert_int_equal(give(w, receipt_make(id_a, 1, i, digest_1, i == 1 ? "n1" : "n2")), ERR_NONE);
+	assert_int_equal(give(w, receipt_make(id_b, 1, 0, digest_1, "n2")), ERR_NONE);
+	assert_int_equal(ops->transfer_get(w->store, id_b, &merging, &w->err), 0);
+	assert_int_equal(ops->transfer_move(w->store, &merging, TRANSFER_MERGING, "", true, 9, &w->err), 0);
+	assert_int_equal(ops->order_save(w->store, &order, NULL, 5, &count, &w->err), 0);
+	assert_int_equal(count, 2);
+	assert_int_equal(chunk_get(w, id_a, 1, 0).state, CHUNK_LOST);
+	assert_int_equal(chunk_get(w, id_a, 1, 1).state, CHUNK_STORED);
+	assert_int_equal(chunk_get(w, id_a, 1, 2).state, CHUNK_LOST);
+	/* The merge may have read it already. */
+	assert_int_equal(chunk_get(w, id_b, 1, 0).state, CHUNK_STORED);
+	counters_agree(w, id_a);
+	counters_agree(w, id_b);
+	assert_int_equal(ops->order_save(w->store, &order, NULL, 6, &count, &w->err), 0);
+	assert_int_equal(count, 0);
+}
+
 static void test_state_names_round_trip(void **state)
 {
 	enum transfer_state transfer;
@@ -573,6 +643,8 @@ int main(void)
 		CASE(test_reopen_by_object_and_by_node),
 		CASE(test_bind_digests_all_or_nothing),
 		CASE(test_nodes_are_saved_by_id),
+		CASE(test_orders_are_kept_by_node),
+		CASE(test_a_lost_node_loses_what_open_transfers_have),
 		CASE(test_state_names_round_trip),
 	};
 
