@@ -111,7 +111,8 @@ enum merge_gate { MERGE_NODE_READY, MERGE_NODE_BUSY, MERGE_NODE_OUT, MERGE_NODE_
 enum merge_gate merge_node_take(struct merge_run *run, const char *node_id, char addr[STORE_ADDR_SIZE]);
 void merge_node_give(struct merge_run *run, const char *node_id);
 void merge_node_saw(struct merge_run *run, const char *node_id, bool is_reached);
-bool merge_node_is_up(struct merge_run *run, const char *node_id); /* by the pool's word */
+bool merge_node_is_up(struct merge_run *run, const char *node_id);            /* by the pool's word */
+bool merge_node_is_declared_lost(struct merge_run *run, const char *node_id); /* by an operator's */
 void merge_nodes_free(struct merge *merge);
 /* Chunks that do not fit their digest are removed at their node, which would otherwise call the right bytes a conflict. Failures are logged only. */
 void merge_node_drop(struct merge_run *run, struct fetch *fetch, const struct store_chunk *chunk);

@@ -50,6 +50,13 @@ bool merge_node_is_up(struct merge_run *run, const char *node_id)
 	return pool_get(run->merge->pool, node_id, &known) && is_reachable(known.state);
 }
 
+bool merge_node_is_declared_lost(struct merge_run *run, const char *node_id)
+{
+	struct pool_node known;
+
+	return pool_get(run->merge->pool, node_id, &known) && known.order == NODE_ORDER_LOST;
+}
+
 /* The note is written once per wait, not once per look. */
 static void note_wait(struct merge_run *run, const char *node_id, const struct pool_node *known)
 {
@@ -93,7 +100,8 @@ enum merge_gate merge_node_take(struct merge_run *run, const char *node_id, char
 	struct merge *merge = run->merge;
 	struct pool_node known;
 	bool is_known = pool_get(merge->pool, node_id, &known);
-	bool is_up = is_known && is_reachable(known.state);
+	bool is_declared_lost = is_known && known.order == NODE_ORDER_LOST;
+	bool is_up = is_known && !is_declared_lost && is_reachable(known.state);
 	int64_t now_us = clock_mono_us();
 	enum merge_gate gate = MERGE_NODE_READY;
 
@@ -109,7 +117,8 @@ enum merge_gate merge_node_take(struct merge_run *run, const char *node_id, char
 		if (is_known && known.state_since_mono_us > 0)
 			node->out_since_us = min_i64(node->out_since_us, known.state_since_mono_us);
 	}
-	if (node->out_since_us != 0 && now_us - node->out_since_us > merge->options.node_lost_after_us)
+	if (is_declared_lost ||
+	    (node->out_since_us != 0 && now_us - node->out_since_us > merge->options.node_lost_after_us))
 		gate = MERGE_NODE_LOST;
 	else if (!is_up)
 		gate = MERGE_NODE_OUT;

@@ -43,7 +43,8 @@ struct pull {
 	struct pull_call calls[MERGE_WINDOW_MAX]; /* chunk i is in place i % window_count */
 	struct store_chunk rows[ROWS_AHEAD];      /* read ahead from the store */
 	size_t row_next, row_count;
-	uint64_t rows_seen; /* chunks put into the window */
+	uint64_t rows_seen;  /* chunks put into the window */
+	uint64_t lost_count; /* of the pool, when the running calls' nodes were last looked at */
 	struct err err;
 };
 
@@ -178,9 +179,12 @@ static void node_is_lost(struct merge_run *run, const char *node_id)
 {
 	char why[STORE_REASON_SIZE];
 
-	snprintf(why, sizeof(why),
-		 "node %s has been out of reach for more than %" PRId64 " s: its chunks must be sent again", node_id,
-		 run->merge->options.node_lost_after_us / SEC_US);
+	if (merge_node_is_declared_lost(run, node_id))
+		snprintf(why, sizeof(why), "an operator declared node %s lost: its chunks must be sent again", node_id);
+	else
+		snprintf(why, sizeof(why),
+			 "node %s has been out of reach for more than %" PRId64 " s: its chunks must be sent again",
+			 node_id, run->merge->options.node_lost_after_us / SEC_US);
 	atomic_store(&run->is_given_up, true);
 	merge_reopen(run, 0, node_id, CHUNK_LOST, why);
 }
@@ -385,10 +389,31 @@ static void wait_a_little(struct pull *pull)
 		merge_pause(pull->run->merge, wait_us);
 }
 
+/* A call to a node that hangs may run for long after an operator has said that nothing will come of it. */
+static enum outcome check_lost(struct pull *pull)
+{
+	uint64_t lost_count = pool_lost_count(pull->run->merge->pool);
+
+	if (lost_count == pull->lost_count)
+		return OUTCOME_GOING;
+	pull->lost_count = lost_count;
+	for (unsigned i = 0; i < pull->window_count; i++) {
+		const struct pull_call *place = &pull->calls[i];
+
+		if (place->state != CALL_RUNNING || !merge_node_is_declared_lost(pull->run, place->chunk.actual_node))
+			continue;
+		node_is_lost(pull->run, place->chunk.actual_node);
+		return OUTCOME_AGAIN;
+	}
+	return OUTCOME_GOING;
+}
+
 static enum outcome step_object(struct pull *pull)
 {
-	enum outcome outcome = fill_window(pull);
+	enum outcome outcome = check_lost(pull);
 
+	if (outcome == OUTCOME_GOING)
+		outcome = fill_window(pull);
 	if (outcome != OUTCOME_GOING)
 		return outcome;
 	wait_a_little(pull);

@@ -153,6 +153,7 @@ static int health_run(struct http_task *task)
 	json_u64(&json, "inodes_total", space.inodes_total);
 	json_u64(&json, "reserved_bytes", reserved_bytes);
 	json_bool(&json, "is_low", is_low);
+	json_bool(&json, "is_drained", atomic_load(&node->is_drained));
 	json_c(&json, "diagnosis", diagnosis);
 	json_u64(&json, "chunks_written", counts.chunks_written);
 	json_u64(&json, "write_failures", counts.write_failures);
@@ -165,8 +166,14 @@ static void health_begin(struct http_call *call, void *app)
 {
 	struct node *node = app;
 
-	if (is_internal(node, call))
+	if (is_internal(node, call)) {
+		const struct str order = http_header(call, "X-Node-Order");
+
 		courier_note_probe(node->courier);
+		/* Other members of the cluster ask too, and give no order. */
+		if (order.size > 0)
+			atomic_store(&node->is_drained, str_eq_c(order, "drain"));
+	}
 	http_run_task(call, node->work, 0, ANSWER_MAX, health_run);
 }
 

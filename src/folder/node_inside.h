@@ -3,6 +3,7 @@
 #define HENG_FOLDER_NODE_INSIDE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "folder/courier.h"
 #include "folder/disk.h"
@@ -31,6 +32,7 @@ struct node {
 	struct self *self;
 	struct node_report *report;
 	struct http_server *server;
+	atomic_bool is_drained; /* by the scheduler's last probe: nothing new is taken */
 
 	pthread_mutex_t health_lock; /* protects the rest */
 	bool is_checking;

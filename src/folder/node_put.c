@@ -273,6 +273,12 @@ static void begin_run(struct job *job)
 
 	put->err = ERR_INIT;
 	put->result = disk_begin(put->node->disk, &chunk, &put->disk_put, &put->err);
+	/* What is here already is as good as ever. */
+	if (put->result == DISK_WRITE && atomic_load(&put->node->is_drained)) {
+		disk_abort(&put->disk_put);
+		put->result = err_set(&put->err, ERR_NODE_DRAINED,
+				      "node %s is being drained by an operator and takes nothing new", put->node->id);
+	}
 }
 
 static void begin_done(struct job *job, struct loop *home);

@@ -15,7 +15,7 @@
 
 /* --- nodes --- */
 
-static struct pool_entry *pool_find_locked(struct pool *pool, const char *node_id)
+struct pool_entry *pool_find_locked(struct pool *pool, const char *node_id)
 {
 	for (size_t i = 0; i < pool->entry_count; i++) {
 		if (strcmp(pool->entries[i]->node.id, node_id) == 0)
@@ -48,6 +48,7 @@ static struct pool_entry *pool_add_locked(struct pool *pool, const struct store_
 
 	entry->pool = pool;
 	memcpy(entry->node.id, node->id, sizeof(entry->node.id));
+	memcpy(entry->order.node_id, node->id, sizeof(entry->order.node_id));
 	entry->node.state = MEMBER_UNREACHABLE;
 	entry->node.state_since_mono_us = now_us;
 	node_view_init(&entry->member.view, node->id, node->weight_milli, MEMBER_UNREACHABLE, now_us);
@@ -57,14 +58,15 @@ static struct pool_entry *pool_add_locked(struct pool *pool, const struct store_
 	return entry;
 }
 
-/* Another folder's node took the id over: what the former one said of itself says nothing of this one. */
-static void forget_former(struct pool_entry *entry, int64_t now_us)
+/* What the former one said of itself says nothing of this one; what an operator said of the id still counts. */
+void pool_forget_former(struct pool_entry *entry, int64_t now_us)
 {
 	struct node_view *view = &entry->member.view, fresh;
 
 	node_view_init(&fresh, view->id, view->weight_milli, view->member.state, now_us);
 	fresh.member = view->member;
 	fresh.joined_us = view->joined_us;
+	fresh.is_told_to_leave = view->is_told_to_leave;
 	fresh.health.views[HEALTH_PROBE] = view->health.views[HEALTH_PROBE];
 	*view = fresh;
 	entry->dir_count = 0;
@@ -78,12 +80,13 @@ static void pool_apply_locked(struct pool *pool, struct pool_entry *entry, const
 	bool is_moved = strcmp(to->addr, node->addr) != 0 || is_other;
 
 	if (is_other)
-		forget_former(entry, now_us);
+		pool_forget_former(entry, now_us);
 	memcpy(to->addr, node->addr, sizeof(to->addr));
 	memcpy(to->incarnation, node->incarnation, sizeof(to->incarnation));
 	memcpy(to->domain, node->domain, sizeof(to->domain));
 	memcpy(entry->member.domain, node->domain, sizeof(entry->member.domain));
-	to->weight_milli = entry->member.view.weight_milli = node->weight_milli;
+	to->weight_own_milli = node->weight_milli;
+	pool_weigh_locked(entry);
 	if (is_moved) {
 		entry->address_version++;
 		pool->is_change_untold = true;
@@ -98,10 +101,13 @@ static int pool_check_former(struct pool *pool, const struct pool_node *former, 
 {
 	struct pool_health health;
 
+	/* An operator has said that it is dead. */
+	if (former->order == NODE_ORDER_LOST)
+		return 0;
 	/* The probing thread has just found out. Before its first word nobody knows. */
 	if (former->state == MEMBER_UNREACHABLE && former->probed_mono_us != 0)
 		return 0;
-	if (pool_health_ask(former->addr, pool->internal_key, POOL_CHECK_TIMEOUT_US, &health, NULL) < 0)
+	if (pool_health_ask(former->addr, pool->internal_key, NULL, POOL_CHECK_TIMEOUT_US, &health, NULL) < 0)
 		return 0;
 	if (strcmp(health.node_id, node->id) != 0 || strcmp(health.incarnation, node->incarnation) == 0)
 		return 0;
@@ -130,7 +136,11 @@ int pool_register(struct pool *pool, const struct store_node *node, struct err *
 			return result;
 		memcpy(accepted, former.incarnation, sizeof(accepted));
 	}
+	pthread_mutex_lock(&pool->order_lock);
 	result = pool->store->ops->node_save(pool->store, node, err);
+	if (result == 0)
+		result = pool_order_lift(pool, node->id, err);
+	pthread_mutex_unlock(&pool->order_lock);
 	if (result < 0)
 		return err_wrap(err, "registering node %s", node->id);
 	now_us = clock_mono_us();
@@ -197,6 +207,9 @@ int pool_report(struct pool *pool, const struct report_message *message, struct 
 		result = err_set(err, ERR_NODE_CONFLICT, "node id '%s' is held by another node, at %s",
 				 message->node_id, entry->node.addr);
 		err_hint(err, "give one of them an id and a state folder of its own");
+	} else if (entry->order.order == NODE_ORDER_LOST) {
+		result = err_set(err, ERR_STATE, "an operator has declared node %s lost", message->node_id);
+		err_hint(err, "a node registers by itself, at its start and when it is not probed for 10 s");
 	} else {
 		take_report_locked(entry, message, clock_mono_us());
 		is_judge_due = pool->is_judge_due;
@@ -340,12 +353,15 @@ int pool_start(const struct pool_options *options, struct pool **ret_pool, struc
 	MUST(str_copy(str_from(options->internal_key), pool->internal_key, sizeof(pool->internal_key)));
 	snprintf(pool->key_header, sizeof(pool->key_header), "X-Internal-Key: %s", pool->internal_key);
 	pthread_mutex_init(&pool->lock, NULL);
+	pthread_mutex_init(&pool->order_lock, NULL);
 	pool_judge_init(&pool->judge, options->profile ? options->profile : profile_builtin("folder"));
 	result = pool_ring_build_locked(pool, err);
 	if (result == 0)
 		result = fetch_new(&pool->fetch, err);
 	if (result == 0)
 		result = store->ops->node_list(store, pool_load_each, pool, err);
+	if (result == 0)
+		result = pool_orders_load(pool, err);
 	if (result == 0) {
 		int fault = pthread_create(&pool->thread, NULL, pool_probe_main, pool);
 
@@ -387,6 +403,7 @@ void pool_stop(struct pool **pool_ref)
 		pool_ring_put_locked(pool->ring);
 	pool_judge_fini(&pool->judge);
 	pthread_mutex_destroy(&pool->lock);
+	pthread_mutex_destroy(&pool->order_lock);
 	mem_wipe(pool->internal_key, sizeof(pool->internal_key));
 	mem_wipe(pool->key_header, sizeof(pool->key_header));
 	free(pool);

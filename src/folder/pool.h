@@ -27,7 +27,10 @@ struct pool_node {
 	char addr[STORE_ADDR_SIZE];
 	char incarnation[33];
 	char domain[STORE_NODE_ID_SIZE];
-	uint32_t weight_milli; /* as configured */
+	uint32_t weight_milli;     /* that counts: the operator's, else the node's own */
+	uint32_t weight_own_milli; /* as the node is configured */
+	bool is_weight_ordered;
+	enum node_order order; /* lost: out until it registers again */
 	enum member_state state;
 	bool is_disk_low, takes_work;
 	char diagnosis[256];                           /* the node's own word on what is wrong, or the probe's error */
@@ -70,6 +73,24 @@ int pool_report(struct pool *pool, const struct report_message *message, struct 
 /* A node said 503 disk_low (or a client did): out of new work until a probe says otherwise. */
 void pool_report_disk_low(struct pool *pool, const char *node_id);
 void pool_count_receipt(struct pool *pool, const char *node_id);
+/* An operator's word on a node, kept in the store with the audit row before it counts. */
+enum pool_word {
+	POOL_DRAIN,       /* no new work; what it has stays in use */
+	POOL_READY,       /* the end of that */
+	POOL_LOST,        /* died for good: what it has stored is asked for again, and it is out until it registers */
+	POOL_WEIGHT,      /* its weight, whatever it says itself */
+	POOL_WEIGHT_AUTO, /* the end of that */
+};
+struct pool_order {
+	enum pool_word word;
+	uint32_t weight_milli; /* of POOL_WEIGHT */
+};
+/* Blocks: on the store, and up to a second while the node is told. The same order again is no fault. -ERR_NO_NODE, -ERR_STATE (of a lost node nothing
+ * else is ordered), -ERR_BAD_REQUEST (the weight). *ret_lost_count: chunks that are to be sent again. */
+int pool_order(struct pool *pool, const char *node_id, const struct pool_order *order, const struct store_audit *row,
+	       uint64_t *ret_lost_count, struct err *err);
+/* How many orders POOL_LOST there were since the start: who waits for a node looks again when it has grown. */
+uint64_t pool_lost_count(struct pool *pool);
 /* Copies; returns how many exist. */
 size_t pool_list(struct pool *pool, struct pool_node *ret_nodes, size_t limit);
 bool pool_get(struct pool *pool, const char *node_id, struct pool_node *ret_node);

@@ -15,10 +15,11 @@ struct pool_entry {
 	/* Guarded by pool->lock. */
 	struct pool_node node; /* as shown: state and takes_work are those of the last judgement */
 	struct pool_member member;
-	bool was_healthy;  /* since this scheduler started: the first good word suffices until then */
-	bool was_probed;   /* and well: before that nobody knows whether it can be reached, and its space */
-	bool is_faulty;    /* by its own word: no work, whatever the member state */
-	bool is_misplaced; /* another node answers at its address */
+	struct store_order order; /* the operator's */
+	bool was_healthy;         /* since this scheduler started: the first good word suffices until then */
+	bool was_probed;          /* and well: before that nobody knows whether it can be reached, and its space */
+	bool is_faulty;           /* by its own word: no work, whatever the member state */
+	bool is_misplaced;        /* another node answers at its address */
 	char probe_diagnosis[256];
 	struct report_dir dirs[REPORT_DIRS_MAX]; /* of the last report */
 	size_t dir_count;
@@ -48,6 +49,8 @@ struct pool {
 	pthread_t thread;
 	bool is_thread_running; /* the owner's: pool_halt has not joined it yet */
 	atomic_bool is_stopping;
+	atomic_uint_fast64_t lost_count;
+	pthread_mutex_t order_lock; /* one change of orders at a time, store and pool alike; taken before `lock` */
 
 	pthread_mutex_t lock;                        /* protects all that follows, and the entries' parts that say so */
 	struct pool_entry *entries[POOL_NODES_MAX];  /* never removed, so pointers stay good without the lock */
@@ -60,6 +63,22 @@ struct pool {
 	struct pool_listener listeners[POOL_LISTENERS_MAX];
 	size_t listener_count;
 };
+
+/* --- pool.c --- */
+
+struct pool_entry *pool_find_locked(struct pool *pool, const char *node_id);
+/* What was known of the node's former life says nothing of this one. */
+void pool_forget_former(struct pool_entry *entry, int64_t now_us);
+
+/* --- pool_order.c --- */
+
+/* The header by which each probe tells the node what is ordered. */
+const char *pool_order_header(enum node_order order);
+/* The weight that counts, after either of the two has changed. */
+void pool_weigh_locked(struct pool_entry *entry);
+int pool_orders_load(struct pool *pool, struct err *err);
+/* A node that was declared lost has registered: it is one like any other again. The order lock is held. */
+int pool_order_lift(struct pool *pool, const char *node_id, struct err *err);
 
 /* --- pool_ring.c; the lock is held --- */
 

@@ -17,7 +17,8 @@ void pool_good_word_locked(struct pool_entry *entry, enum health_source source, 
 	entry->was_healthy = true;
 	if (member->state == MEMBER_HEALTHY)
 		return;
-	member_init(member, MEMBER_HEALTHY, now_us);
+	/* A node that is drained comes up as leaving. */
+	member_init(member, member->is_leaving ? MEMBER_LEAVING : MEMBER_HEALTHY, now_us);
 	entry->pool->is_judge_due = true;
 }
 
@@ -122,6 +123,7 @@ static void probe_prepare_locked(struct pool_entry *entry, int64_t now_us)
 	entry->call = FETCH_CALL_INIT;
 	entry->call.url = entry->url;
 	entry->call.headers[0] = pool->key_header;
+	entry->call.headers[1] = pool_order_header(entry->order.order);
 	entry->call.connect_timeout_us = pool->probe_timeout_us;
 	entry->call.timeout_us = pool->probe_timeout_us;
 	entry->call.answer = BUF_INIT(POOL_HEALTH_BODY_MAX);
@@ -141,7 +143,8 @@ static int64_t pool_start_due(struct pool *pool)
 	for (size_t i = 0; i < pool->entry_count; i++) {
 		struct pool_entry *entry = pool->entries[i];
 
-		if (entry->is_probing)
+		/* A lost node is not asked, so that one that lives after all finds out and registers. */
+		if (entry->is_probing || entry->order.order == NODE_ORDER_LOST)
 			continue;
 		if (entry->due_mono_us > now_us) {
 			wait_us = min_i64(wait_us, entry->due_mono_us - now_us);

@@ -97,6 +97,8 @@ static bool has_failed_dir(const struct pool_entry *entry)
 /* Why the door gives it no work, whatever its score; NULL: no reason. */
 static const char *entry_bar(const struct pool_entry *entry)
 {
+	if (entry->order.order == NODE_ORDER_LOST)
+		return "an operator declared it lost";
 	if (entry->is_misplaced)
 		return "another node answers at its address";
 	if (entry->is_faulty)

@@ -117,6 +117,7 @@ static const struct http_route routes[] = {
 	{ "POST", "/api/v1/transfers/:id/digests", sched_begin_digests },
 	{ "POST", "/api/v1/transfers/:id/complete", sched_begin_complete },
 	{ "GET", "/api/v1/nodes", sched_begin_nodes },
+	{ "POST", "/api/v1/nodes/:id", sched_begin_node_order },
 	{ "POST", "/internal/v1/nodes/register", sched_begin_register },
 	{ "POST", "/internal/v1/receipts", sched_begin_receipts },
 	{ "POST", "/internal/v1/reports", sched_begin_reports },

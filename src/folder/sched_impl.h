@@ -22,6 +22,7 @@
 #define SCHED_RECEIPTS_MAX      ((uint64_t)4 * MIB)
 #define SCHED_FINISHED_MAX      4096u /* transfers asked about in one call */
 #define SCHED_REGISTER_MAX      ((uint64_t)16 * KIB)
+#define SCHED_ORDER_MAX         ((uint64_t)4 * KIB)
 #define SCHED_ANSWER_MAX        (16 * MIB)
 #define SCHED_NO_SPACE_RETRY_US (60 * SEC_US)
 #define PATH_TEXT_MAX           4608
@@ -141,6 +142,7 @@ void sched_begin_transfer_nodes(struct http_call *call, void *app);
 void sched_begin_digests(struct http_call *call, void *app);
 void sched_begin_complete(struct http_call *call, void *app);
 void sched_begin_nodes(struct http_call *call, void *app);
+void sched_begin_node_order(struct http_call *call, void *app); /* sched_order.c */
 void sched_begin_register(struct http_call *call, void *app);
 void sched_begin_receipts(struct http_call *call, void *app);
 void sched_begin_reports(struct http_call *call, void *app);

@@ -135,6 +135,9 @@ static void json_node(struct json *json, const struct pool_judged *judged, const
 	json_c(json, "barred", judged->bar_reason);
 	json_bool(json, "is_disk_low", node->is_disk_low);
 	json_milli(json, "weight", node->weight_milli);
+	json_milli(json, "weight_own", node->weight_own_milli);
+	json_bool(json, "is_weight_ordered", node->is_weight_ordered);
+	json_c(json, "order", node_order_name(node->order));
 	json_c(json, "domain", node->domain);
 	json_u64(json, "free_bytes", node->free_bytes);
 	json_u64(json, "total_bytes", node->total_bytes);

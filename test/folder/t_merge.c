@@ -419,6 +419,38 @@ static void test_node_gone_for_good(void **state)
 	send_again(world);
 }
 
+/* An operator's word ends the waiting, however long it would be. */
+static void test_node_declared_lost(void **state)
+{
+	struct world *world = *state;
+	const struct pool_order order = { .word = POOL_LOST };
+	uint64_t lost_count = 99;
+
+	make_source(world);
+	world_send(world, "batch");
+	struct chunk_list *before = chunks_of(world);
+	world->options.node_lost_after_us = 3600 * SEC_US;
+	world_node_stop(world, 1);
+	world_merge_start(world);
+	world_wait_note(world, "node n2");
+	assert_int_equal(pool_order(world->pool, "n2", &order, NULL, &lost_count, NULL), 0);
+	/* What a merge is at is the merge's to reopen. */
+	assert_int_equal(lost_count, 0);
+	world_wait(world, TRANSFER_UPLOADING);
+	assert_non_null(strstr(world->transfer.reason, "declared node n2 lost"));
+	world_wait_job_end(world);
+	struct chunk_list *after = chunks_of(world);
+	for (size_t i = 0; i < before->count; i++) {
+		bool was_there = strcmp(before->chunks[i].actual_node, "n2") == 0;
+		assert_int_equal(after->chunks[i].state, was_there ? CHUNK_LOST : CHUNK_STORED);
+	}
+	free(before);
+	free(after);
+	world_node_start(world, 1);
+	wait_for_ring(world);
+	send_again(world);
+}
+
 /* A node that answers, but not with its chunks: they must come again, the others stay. */
 static void test_node_refuses(void **state)
 {
@@ -718,6 +750,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_chunk_of_wrong_length, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_down_and_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_gone_for_good, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_node_declared_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_refuses, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_refuses_for_good, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_after_rename, setup, teardown),

@@ -775,6 +775,38 @@ static void t_disk_low(void **state)
 	buf_fini(&answer);
 }
 
+static void ask_health(struct world *world, bool has_key, const char *order, bool is_drained)
+{
+	struct fetch_call call = FETCH_CALL_INIT;
+	char url[256];
+
+	snprintf(url, sizeof(url), "%s/health", world->node_url);
+	call.url = url;
+	call.headers[0] = order;
+	call.headers[1] = has_key ? world->internal_header : NULL;
+	assert_int_equal(fetch_do(world->fetch, &call, NULL), 0);
+	assert_non_null(strstr(buf_cstr(&call.answer), is_drained ? "\"is_drained\":true" : "\"is_drained\":false"));
+	buf_fini(&call.answer);
+}
+
+/* A drained node takes nothing new; what it has it still vouches for. Only the cluster tells it. */
+static void t_drained(void **state)
+{
+	struct world *world = *state;
+	struct attempt attempt = { .data = hello, .file_id = 1 }, other = { .data = hello, .file_id = 2 };
+
+	assert_put(world, &attempt, 200, ERR_NONE);
+	ask_health(world, false, "X-Node-Order: drain", false);
+	ask_health(world, true, "X-Node-Order: drain", true);
+	ask_health(world, true, "X-Other: none", true);
+	ask_health(world, false, "X-Node-Order: none", true);
+	assert_put(world, &other, 503, ERR_NODE_DRAINED);
+	(void)await_receipt(world, ERR_NODE_DRAINED);
+	assert_put(world, &attempt, 200, ERR_NONE);
+	ask_health(world, true, "X-Node-Order: none", false);
+	assert_put(world, &other, 200, ERR_NONE);
+}
+
 /* Many at once over one connection each, some for the same chunk: one file, everybody answered. */
 static char big[300001];
 struct sender {
@@ -875,6 +907,7 @@ int main(void)
 		NODE_TEST(t_remove_chunk),
 		NODE_TEST(t_sweep),
 		NODE_TEST(t_disk_low),
+		NODE_TEST(t_drained),
 		NODE_TEST(t_report),
 		NODE_TEST(t_many_at_once),
 		NODE_TEST(t_start),

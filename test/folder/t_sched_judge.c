@@ -299,11 +299,75 @@ static void profiles_that_are_none(void **state)
 	conf_profile = "";
 }
 
+static void order(const char *user, const char *id, const char *body)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/api/v1/nodes/%s", id);
+	call_as(user, "POST", path, str_from(body));
+}
+
+static void orders_are_for_operators(void **state)
+{
+	(void)state;
+	order("ann", "n1", "{\"order\":\"drain\"}");
+	expect_error(403, "forbidden");
+	order("aud", "n1", "{\"order\":\"drain\"}");
+	expect_error(403, "forbidden");
+	assert_string_equal(json_string_value(json_object_get(node_shown(), "order")), "");
+	order("op", "n1", "{\"order\":\"drain\"}");
+	expect_status(200);
+	assert_string_equal(text_of("state"), "leaving");
+	assert_string_equal(text_of("order"), "drain");
+	assert_int_equal(number_of("lost_chunks"), 0);
+	assert_string_equal(json_string_value(json_object_get(node_shown(), "barred")), "it is leaving");
+	order("op", "n1", "{\"order\":\"ready\"}");
+	expect_status(200);
+	assert_true(json_is_true(json_object_get(answer.json, "takes_work")));
+	order("op", "n1", "{\"weight_milli\":2500}");
+	expect_status(200);
+	await_weight(2.5);
+	order("op", "n1", "{\"weight_milli\":null}");
+	expect_status(200);
+	await_weight(1);
+	order("op", "n2", "{\"order\":\"drain\"}");
+	expect_error(404, "no_such_node");
+}
+
+static void orders_that_are_none(void **state)
+{
+	static const char *const bodies[] = {
+		"",
+		"drain",
+		"[]",
+		"null",
+		"{}",
+		"{\"order\":null}",
+		"{\"order\":5}",
+		"{\"order\":\"Drain\"}",
+		"{\"order\":\"drain\",\"order\":\"lost\"}",
+		"{\"order\":\"drain\",\"weight_milli\":1}",
+		"{\"order\":\"drain\",\"why\":\"x\"}",
+		"{\"weight_milli\":-1}",
+		"{\"weight_milli\":1000001}",
+		"{\"weight_milli\":1.0}",
+		"{\"weight_milli\":\"auto\"}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(bodies); i++) {
+		order("op", "n1", bodies[i]);
+		expect_error(400, "bad_request");
+	}
+	assert_true(node_works());
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		CASE(orders_are_for_operators),        CASE(orders_that_are_none),
 		CASE(reports_are_taken_and_shown),     CASE(a_folder_that_fails_takes_no_work),
 		CASE(reports_that_are_refused),        CASE(decisions_are_kept),
 		CASE(the_log_can_be_elsewhere_or_off), CASE(a_profile_of_ones_own),
