@@ -73,7 +73,8 @@ int client_open(const struct cmd *cmd, const char *const *values, struct client 
 	return r < 0 ? r : client_key(key_file, ret_client->key, sizeof(ret_client->key), err);
 }
 
-int client_get(const struct client *client, const char *path, struct buf *answer, struct err *err)
+static int client_call(const struct client *client, const char *method, const char *path, struct str body,
+		       struct buf *answer, struct err *err)
 {
 	struct fetch *fetch;
 	int r = fetch_new(&fetch, err);
@@ -83,8 +84,12 @@ int client_get(const struct client *client, const char *path, struct buf *answer
 	snprintf(url, sizeof(url), "%s%s", client->url, path);
 	snprintf(header, sizeof(header), "X-Api-Key: %s", client->key);
 	struct fetch_call call = FETCH_CALL_INIT;
+	call.method = method;
 	call.url = url;
 	call.headers[0] = header;
+	if (body.size > 0)
+		call.headers[1] = "Content-Type: application/json";
+	call.body = body;
 	call.timeout_us = CLIENT_TIMEOUT_US;
 	call.answer.limit = 64 * MIB;
 	r = fetch_do(fetch, &call, err);
@@ -94,4 +99,14 @@ int client_get(const struct client *client, const char *path, struct buf *answer
 	fetch_free(&fetch);
 	mem_wipe(header, sizeof(header));
 	return r;
+}
+
+int client_get(const struct client *client, const char *path, struct buf *answer, struct err *err)
+{
+	return client_call(client, "GET", path, STR_NONE, answer, err);
+}
+
+int client_post(const struct client *client, const char *path, struct str body, struct buf *answer, struct err *err)
+{
+	return client_call(client, "POST", path, body, answer, err);
 }

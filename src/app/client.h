@@ -20,6 +20,8 @@ struct client {
 int client_open(const struct cmd *cmd, const char *const *values, struct client *ret_client, struct err *err);
 /* GET of a path; the body is appended to answer. */
 int client_get(const struct client *client, const char *path, struct buf *answer, struct err *err);
+/* POST of a JSON text. */
+int client_post(const struct client *client, const char *path, struct str body, struct buf *answer, struct err *err);
 /* Checks and cuts a URL: http://host:port. */
 int client_url(const char *text, char *target, size_t target_size, struct err *err);
 /* The key is the file's only word. */

@@ -41,6 +41,12 @@ static void nodes_why(const json_t *item, struct buf *why)
 		buf_printf(why, "%s%s x %.3g", why->size > 0 ? ", " : "", ask_word(acted, "name", text, sizeof(text)),
 			   ask_number(acted, "factor"));
 	}
+	if (ask_text(item, "order")[0] != '\0')
+		buf_printf(why, "%sby order: %s", why->size > 0 ? "; " : "",
+			   ask_word(item, "order", text, sizeof(text)));
+	if (json_is_true(json_object_get(item, "is_weight_ordered")))
+		buf_printf(why, "%sweight by order, its own is %.4g", why->size > 0 ? "; " : "",
+			   ask_number(item, "weight_own"));
 	if (ask_text(item, "diagnosis")[0] != '\0')
 		buf_printf(why, "%s%s", why->size > 0 ? "; " : "", ask_word(item, "diagnosis", text, sizeof(text)));
 }

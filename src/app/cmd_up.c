@@ -43,7 +43,8 @@ const struct cmd_option cmd_up_options[] = {
 struct up {
 	char dir[PATH_MAX], listen[128], key_path[PATH_MAX + 32];
 	char profile[PATH_MAX]; /* absolute; "": built-in */
-	char api_key[65], api_key_sha256[DIGEST_HEX_SIZE];
+	char api_key[65];       /* the uploader's, with which we ask too */
+	char api_key_sha256[DIGEST_HEX_SIZE], operator_sha256[DIGEST_HEX_SIZE];
 	const char *loop, *log_places;
 	uint64_t node_count;
 	int64_t restart_after_us;
@@ -128,6 +129,29 @@ static int up_key(struct up *up, const char *name, const char *prefix, struct bu
 	return fs_replace_file(path, buf_str(ret_text), 0600, err);
 }
 
+/* A user's key, for configurations (its hash) and for ourselves; ret_key NULL: nobody here needs it. */
+static int up_user_key(struct up *up, const char *name, char ret_key[65], char ret_sha256[DIGEST_HEX_SIZE],
+		       struct err *err)
+{
+	struct buf text = BUF_INIT(UP_KEY_FILE_MAX);
+	char copy[65] = "";
+	int r = up_key(up, name, "", &text, err);
+	struct str key = buf_str(&text);
+	while (key.size > 0 && (key.data[key.size - 1] == '\n' || key.data[key.size - 1] == ' '))
+		key.size--;
+	if (r == 0 && (key.size < 32 || !str_copy(key, copy, sizeof(copy))))
+		r = err_set(err, ERR_CONFIG, "'%s/%s' does not hold a key of 32 to 64 characters", up->dir, name);
+	if (r == 0)
+		digest_of(DIGEST_SHA256, key.data, key.size, ret_sha256);
+	if (r == 0 && ret_key != NULL)
+		memcpy(ret_key, copy, sizeof(copy));
+	mem_wipe(copy, sizeof(copy));
+	if (text.data != NULL)
+		mem_wipe(text.data, text.size);
+	buf_fini(&text);
+	return r;
+}
+
 /* A node of an earlier start with more of them may have the only copy of a chunk. */
 static void up_warn_left_out(const struct up *up)
 {
@@ -165,19 +189,15 @@ static int up_make_folder(struct up *up, struct err *err)
 	up_warn_left_out(up);
 	struct buf text = BUF_INIT(UP_KEY_FILE_MAX);
 	r = up_key(up, "cluster.key", "1 ", &text, err);
-	buf_clear(&text);
-	if (r == 0)
-		r = up_key(up, "uploader.key", "", &text, err);
-	struct str key = buf_str(&text);
-	while (key.size > 0 && (key.data[key.size - 1] == '\n' || key.data[key.size - 1] == ' '))
-		key.size--;
-	if (r == 0 && (key.size < 32 || !str_copy(key, up->api_key, sizeof(up->api_key))))
-		r = err_set(err, ERR_CONFIG, "'%s/uploader.key' does not hold a key of 32 to 64 characters", up->dir);
-	if (r == 0)
-		digest_of(DIGEST_SHA256, key.data, key.size, up->api_key_sha256);
 	if (text.data != NULL)
 		mem_wipe(text.data, text.size);
 	buf_fini(&text);
+	if (r == 0)
+		r = up_user_key(up, "uploader.key", up->api_key, up->api_key_sha256, err);
+	if (r == 0)
+		r = up_user_key(up, "operator.key", NULL, up->operator_sha256, err);
+	if (r == 0 && strcmp(up->api_key_sha256, up->operator_sha256) == 0)
+		r = err_set(err, ERR_CONFIG, "'%s/operator.key' holds the uploader's key", up->dir);
 	return r < 0 ? r : up_path(up, "uploader.key", up->key_path, err);
 }
 
@@ -213,6 +233,7 @@ static int up_write_scheduler(struct up *up, struct boot_child *child, struct er
 	if (up->profile[0] != '\0')
 		up_yaml(&text, "profile", up->profile, "");
 	buf_printf(&text, "users:\n  - name: uploader\n    key_sha256: %s\n    role: uploader\n", up->api_key_sha256);
+	buf_printf(&text, "  - name: operator\n    key_sha256: %s\n    role: operator\n", up->operator_sha256);
 	return up_write(up, child, &text, err);
 }
 
