@@ -5,6 +5,7 @@
 
 #include "app/client.h"
 #include "app/progress.h"
+#include "base/bucket.h"
 #include "base/json.h"
 #include "folder/push.h"
 
@@ -15,6 +16,8 @@ const struct cmd_option cmd_push_options[] = {
 	{ "dry-run", 0, NULL, "scan and plan, send nothing" },
 	{ "parallel", 'p', "N", "chunks under way at once, 1 to 64 (8)" },
 	{ "chunk-size", 0, "SIZE", "cut of large files, 64KiB to 64MiB (the scheduler's)" },
+	{ "limit-rate", 0, "RATE",
+	  "bytes a second over all connections, 4KiB to 1TiB, such as 20MiB; 0: no limit (0)" },
 	{ "digest", 0, "md5|sha256", "digest of chunks and files (sha256)" },
 	{ "links", 0, "keep|skip|follow", "what to do with symbolic links (they are refused)" },
 	{ "priority", 0, "N", "0 to 1000; for people who look at transfers (0)" },
@@ -58,6 +61,21 @@ static void push_problem(void *owner, struct str path, const char *reason)
 		str_display(str_from(reason), why, sizeof(why)));
 }
 
+static int push_read_rate(const struct cmd *cmd, const char *const *values, uint64_t *ret_rate_bytes, struct err *err)
+{
+	const char *rate = cmd_value(cmd, values, "limit-rate");
+	*ret_rate_bytes = 0;
+	if (rate == NULL)
+		return 0;
+	if (str_to_size(str_from(rate), ret_rate_bytes) &&
+	    (*ret_rate_bytes == 0 ||
+	     (*ret_rate_bytes >= BUCKET_RATE_MIN_BYTES && *ret_rate_bytes <= BUCKET_RATE_MAX_BYTES)))
+		return 0;
+	err_set(err, ERR_USAGE, "--limit-rate '%s' is not a size from 4KiB to 1TiB, nor 0", rate);
+	err_hint(err, "bytes a second, like 20MiB; 0 sets no limit");
+	return -(int)ERR_USAGE;
+}
+
 static int push_read_options(const struct cmd *cmd, const char *const *values, struct push_options *options,
 			     struct err *err)
 {
@@ -73,6 +91,8 @@ static int push_read_options(const struct cmd *cmd, const char *const *values, s
 		r = cmd_choice(cmd, values, "digest", digests, &digest, err);
 	if (r == 0)
 		r = cmd_choice(cmd, values, "links", links, &link, err);
+	if (r == 0)
+		r = push_read_rate(cmd, values, &options->limit_rate_bytes, err);
 	if (r < 0)
 		return r;
 	const char *size = cmd_value(cmd, values, "chunk-size");

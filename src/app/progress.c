@@ -63,6 +63,9 @@ void progress_line(const struct push_progress *progress, uint64_t rate_bytes, si
 			     size_display(rate_bytes, rate, sizeof(rate)), (unsigned long long)(left_s / 60),
 			     (unsigned long long)(left_s % 60));
 	}
+	if (progress->limit_rate_bytes > 0)
+		progress_add(target, target_size, "  limit %s/s",
+			     size_display(progress->limit_rate_bytes, rate, sizeof(rate)));
 	progress_add_shares(progress, target, target_size);
 	if (progress->retries > 0)
 		progress_add(target, target_size, "  retries %llu", (unsigned long long)progress->retries);

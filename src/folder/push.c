@@ -22,7 +22,10 @@
 #define PUSH_CHUNK_BYTES_MAX GIB
 /* The scheduler reads a million entries and writes its plan before it answers. */
 #define PUSH_PLANNING_STALL_US (180 * SEC_US)
-#define PUSH_URL_SIZE          8192
+/* With a limited rate so many seconds of it are under way, but two chunks at least: one goes while the other waits for its answer. */
+#define PUSH_LIMITED_S        4
+#define PUSH_LIMITED_PARALLEL 2
+#define PUSH_URL_SIZE         8192
 
 /* --- what is pushed --- */
 /* A file without a name: it vanishes with the process, whatever happens to it. */
@@ -189,11 +192,24 @@ static int push_bind_digests(struct push *push, struct err *err)
 }
 
 /* --- a pass over the plan --- */
+/* A slow rate divided among many chunks would have each of them under way for minutes, and all lost when the push is stopped. */
+static void push_limit_parallel(struct push *push, uint64_t chunk_bytes)
+{
+	uint64_t rate_bytes = push->options->limit_rate_bytes;
+	if (rate_bytes == 0 || chunk_bytes == 0)
+		return;
+	size_t wanted = max_size(PUSH_LIMITED_PARALLEL, rate_bytes * PUSH_LIMITED_S / chunk_bytes);
+	push->parallel = (unsigned)min_size(push->parallel, wanted);
+	/* A chunk that is sent again shows no sign of life before it is acknowledged: patience must outlast the way through the limit. */
+	push->give_up_us += (int64_t)(push->parallel * chunk_bytes * (uint64_t)SEC_US / rate_bytes);
+}
+
 static int push_make_buffers(struct push *push, struct err *err)
 {
 	if (push->chunks != NULL)
 		return 0;
 	uint64_t size_bytes = push->chunk_bytes < push->walk.total_bytes ? push->chunk_bytes : push->walk.total_bytes;
+	push_limit_parallel(push, size_bytes);
 	size_t count = push->parallel + 2;
 	if (size_bytes > 0)
 		count = max_size(1, min_size(count, PUSH_BUFFERS_BYTES / size_bytes));
@@ -439,6 +455,7 @@ static int push_run(struct push *push, struct push_result *result, struct err *e
 	r = fetch_new(&push->fetch, err);
 	if (r < 0)
 		return r;
+	fetch_limit_rate(push->fetch, push->options->limit_rate_bytes);
 	r = push_scan(push, result, err);
 	if (r < 0)
 		return r;
@@ -508,6 +525,7 @@ int push_folder(const struct push_options *options, struct push_result *ret_resu
 		push->parallel = PUSH_PARALLEL_MAX;
 	push->nodes = must_zalloc(PUSH_NODES_MAX, sizeof(*push->nodes));
 	push->progress.phase = "scan";
+	push->progress.limit_rate_bytes = options->limit_rate_bytes;
 	rng_seed_kernel(&push->rng);
 	struct push_shared *shared = &push->shared;
 	shared->object_tail = &shared->object_head;

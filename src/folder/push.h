@@ -20,6 +20,7 @@ struct push_progress {
 	uint64_t bytes_done, chunks_done, chunks_skipped; /* skipped: stored before this run */
 	uint64_t files_done;
 	uint64_t chunks_sent, retries, failovers;
+	uint64_t limit_rate_bytes; /* as asked for */
 	int64_t elapsed_us;
 	struct push_node_share shares[64];
 	size_t share_count;
@@ -31,6 +32,9 @@ struct push_options {
 	struct str batch;     /* empty: the folder's own name */
 	unsigned parallel;    /* 0: chosen */
 	uint64_t chunk_bytes; /* 0: the scheduler's */
+	/* Bytes a second of all bodies together, BUCKET_RATE_MIN_BYTES to BUCKET_RATE_MAX_BYTES; 0: no limit. Fewer chunks go at once then, where it is
+	 * slow, and patience (give_up_us) grows by the time that those under way need. */
+	uint64_t limit_rate_bytes;
 	enum digest_kind digest;
 	enum walk_links links;
 	bool is_dry_run;

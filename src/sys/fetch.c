@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/bucket.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "sys/fetch.h"
 #include "sys/sock.h"
@@ -21,6 +23,8 @@
 #define ERROR_BODY_LIMIT    (64 * KIB)
 #define RETRY_AFTER_MAX_SEC (24 * 3600)
 #define FOREVER_US          (3600 * SEC_US)
+#define TURNS_PER_SEC       50
+#define TURN_MIN_BYTES      ((uint64_t)KIB)
 
 _Static_assert(sizeof(((struct fetch_call *)NULL)->reason) >= CURL_ERROR_SIZE, "room for libcurl's words");
 
@@ -31,6 +35,10 @@ struct fetch {
 	size_t running_count;         /* of both */
 	CURL *easy_kept[EASY_KEPT_MAX];
 	size_t easy_kept_count;
+	bool is_limited;
+	struct bucket bucket; /* the rest only with a limit */
+	uint64_t turn_bytes;
+	struct fetch_call *queue_head, **queue_tail; /* calls that have used up their turn, paused in libcurl */
 };
 
 static CURLcode global_result;
@@ -51,7 +59,79 @@ int fetch_new(struct fetch **ret_fetch, struct err *err)
 	(void)curl_multi_setopt(multi, CURLMOPT_PIPELINING, CURLPIPE_NOTHING);
 	*ret_fetch = must_zalloc(1, sizeof(**ret_fetch));
 	(*ret_fetch)->multi = multi;
+	(*ret_fetch)->queue_tail = &(*ret_fetch)->queue_head;
 	return 0;
+}
+
+/* --- the limit of the rate: calls take turns, so that a slow rate starves none of them --- */
+
+void fetch_limit_rate(struct fetch *fetch, uint64_t rate_bytes)
+{
+	MUST(fetch->running_count == 0);
+	fetch->is_limited = rate_bytes > 0;
+	if (!fetch->is_limited)
+		return;
+	bucket_init(&fetch->bucket, rate_bytes, clock_mono_us());
+	fetch->turn_bytes = fetch->bucket.rate_bytes / TURNS_PER_SEC;
+	if (fetch->turn_bytes < TURN_MIN_BYTES)
+		fetch->turn_bytes = TURN_MIN_BYTES;
+}
+
+static void queue_add(struct fetch_call *call)
+{
+	struct fetch *fetch = call->fetch;
+
+	if (call->is_queued)
+		return;
+	call->is_queued = true;
+	call->queue_next = NULL;
+	*fetch->queue_tail = call;
+	fetch->queue_tail = &call->queue_next;
+}
+
+static void queue_remove(struct fetch *fetch, struct fetch_call *call)
+{
+	struct fetch_call **at = &fetch->queue_head;
+
+	if (!call->is_queued)
+		return;
+	while (*at != call)
+		at = &(*at)->queue_next;
+	*at = call->queue_next;
+	if (fetch->queue_tail == &call->queue_next)
+		fetch->queue_tail = at;
+	call->is_queued = false;
+}
+
+static int64_t body_size(const struct fetch_call *call)
+{
+	return call->body_fd_size >= 0 ? call->body_fd_size : (int64_t)call->body.size;
+}
+
+static uint64_t turn_of(const struct fetch *fetch, const struct fetch_call *call)
+{
+	uint64_t left = (uint64_t)max_i64(1, body_size(call) - call->body_read);
+
+	return left < fetch->turn_bytes ? left : fetch->turn_bytes;
+}
+
+/* Wakes those whose turn it is. Returns how long until it is the next one's, or -1 when none waits. */
+static int64_t pace(struct fetch *fetch)
+{
+	struct fetch_call *call;
+
+	while ((call = fetch->queue_head) != NULL) {
+		int64_t now_us = clock_mono_us();
+		uint64_t turn_bytes = turn_of(fetch, call);
+		int64_t wait_us = bucket_wait_us(&fetch->bucket, turn_bytes, now_us);
+
+		if (wait_us > 0)
+			return wait_us;
+		queue_remove(fetch, call);
+		call->grant_bytes = bucket_take(&fetch->bucket, turn_bytes, now_us);
+		(void)curl_easy_pause(call->easy, CURLPAUSE_CONT);
+	}
+	return -1;
 }
 
 static void link_call(struct fetch *fetch, struct fetch_call **list, struct fetch_call *call)
@@ -74,6 +154,10 @@ static void release(struct fetch *fetch, struct fetch_call *call)
 	call->next = NULL;
 	call->link = NULL;
 	call->is_running = false;
+	queue_remove(fetch, call);
+	if (call->grant_bytes > 0)
+		bucket_give_back(&fetch->bucket, call->grant_bytes);
+	call->grant_bytes = 0;
 	fetch->running_count--;
 	if (call->easy) {
 		(void)curl_multi_remove_handle(fetch->multi, call->easy);
@@ -121,9 +205,12 @@ static curl_socket_t on_open_socket(void *owner UNUSED, curlsocktype purpose UNU
 	return fd;
 }
 
-static int64_t body_size(const struct fetch_call *call)
+static size_t read_done(struct fetch_call *call, size_t size)
 {
-	return call->body_fd_size >= 0 ? call->body_fd_size : (int64_t)call->body.size;
+	call->body_read += (int64_t)size;
+	if (call->fetch->is_limited)
+		call->grant_bytes -= size;
+	return size;
 }
 
 static size_t on_read(char *target, size_t size, size_t count, void *owner)
@@ -134,10 +221,15 @@ static size_t on_read(char *target, size_t size, size_t count, void *owner)
 
 	if (want == 0)
 		return 0;
+	if (call->fetch->is_limited && call->grant_bytes == 0) {
+		queue_add(call);
+		return CURL_READFUNC_PAUSE;
+	}
+	if (call->fetch->is_limited)
+		want = min_size(want, (size_t)call->grant_bytes);
 	if (call->body_fd_size < 0) {
 		memcpy(target, call->body.data + call->body_read, want);
-		call->body_read += (int64_t)want;
-		return want;
+		return read_done(call, want);
 	}
 	do {
 		got = pread(call->body_fd, target, want, call->body_fd_offset + call->body_read);
@@ -150,8 +242,7 @@ static size_t on_read(char *target, size_t size, size_t count, void *owner)
 		err_set(&call->err, ERR_SOURCE_CHANGED, "the file became shorter while it was being sent");
 		return CURL_READFUNC_ABORT;
 	}
-	call->body_read += got;
-	return (size_t)got;
+	return read_done(call, (size_t)got);
 }
 
 /* libcurl starts anew on another connection when the kept one turns out dead. */
@@ -312,6 +403,9 @@ void fetch_start(struct fetch *fetch, struct fetch_call *call)
 	call->status = 0;
 	call->is_request_sent = call->is_expecting_error_body = call->is_answer_full = false;
 	call->retry_after_us = call->bytes_sent = call->body_read = 0;
+	call->fetch = fetch;
+	call->is_queued = false;
+	call->grant_bytes = 0;
 	call->reason[0] = '\0';
 	if (call->answer.limit == 0)
 		call->answer.limit = ERROR_BODY_LIMIT;
@@ -429,12 +523,19 @@ static bool reap(struct fetch *fetch)
 void fetch_step(struct fetch *fetch, int64_t timeout_us)
 {
 	int running_count = 0;
+	int64_t turn_wait_us;
 
+	(void)pace(fetch);
 	(void)curl_multi_perform(fetch->multi, &running_count);
 	if (reap(fetch) || timeout_us == 0)
 		return;
-	(void)curl_multi_poll(fetch->multi, NULL, 0, (int)rounded_up(timeout_us < 0 ? FOREVER_US : timeout_us, MSEC_US),
-			      NULL);
+	if (timeout_us < 0)
+		timeout_us = FOREVER_US;
+	turn_wait_us = pace(fetch);
+	if (turn_wait_us >= 0)
+		timeout_us = min_i64(timeout_us, turn_wait_us);
+	(void)curl_multi_poll(fetch->multi, NULL, 0, (int)rounded_up(timeout_us, MSEC_US), NULL);
+	(void)pace(fetch);
 	(void)curl_multi_perform(fetch->multi, &running_count);
 	(void)reap(fetch);
 }

@@ -39,7 +39,10 @@ struct fetch_call {
 	int64_t bytes_sent;     /* body bytes so far, updated while the call runs */
 	/* The rest belongs to fetch. */
 	void *easy, *header_list;
-	bool is_running, is_expecting_error_body, is_answer_full;
+	bool is_running, is_expecting_error_body, is_answer_full, is_queued;
+	struct fetch *fetch;
+	struct fetch_call *queue_next;
+	uint64_t grant_bytes; /* may be sent before it queues again; with a limit only */
 	int64_t body_read;
 	char reason[256]; /* libcurl's own words */
 	struct fetch_call *next, **link;
@@ -47,6 +50,9 @@ struct fetch_call {
 
 int fetch_new(struct fetch **ret_fetch, struct err *err);
 void fetch_free(struct fetch **fetch); /* running calls are dropped without a callback */
+/* Bodies of all calls together go at this rate from now on, in turns of about 20 ms each (see base/bucket.h for the limits); 0: as fast as they can.
+ * Bytes that a broken connection makes go twice count twice. Not while calls run. */
+void fetch_limit_rate(struct fetch *fetch, uint64_t rate_bytes);
 /* body_fd_size must be -1 when unused. The call must be zeroed and filled anew before it is started again; answer is cleared. */
 void fetch_start(struct fetch *fetch, struct fetch_call *call);
 void fetch_cancel(struct fetch *fetch,

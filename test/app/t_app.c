@@ -255,6 +255,10 @@ static void test_progress_lines(void **state)
 	assert_string_equal(
 		line,
 		"send  1.0 KiB / 4.0 KiB  25%  files 1/4  32 B/s  ETA 1:36  n1 75% n2 25%  retries 3  waiting: n2");
+	progress.limit_rate_bytes = 64;
+	progress_line(&progress, 32, 0, line, sizeof(line));
+	assert_non_null(strstr(line, "32 B/s  ETA 1:36  limit 64 B/s  n1 75%"));
+	progress.limit_rate_bytes = 0;
 	/* Cut to the terminal, between letters. */
 	progress_line(&progress, 32, 10, line, sizeof(line));
 	assert_string_equal(line, "send  1.0 ");

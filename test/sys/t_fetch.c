@@ -11,10 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "sys/fetch.h"
 #include "sys/fs.h"
 #include "sys/sock.h"
@@ -643,6 +645,51 @@ static void test_cancel_and_free(void **state)
 	assert_int_equal(many[0].done_count + many[1].done_count, 0);
 }
 
+/* No burst lets a body end before its time, and it arrives whole. One that queues for its turn can be cancelled. */
+static void test_limited_rate(void **state)
+{
+	struct world *world = *state;
+	const size_t size = 64 * KIB;
+	struct fetch_call gone = FETCH_CALL_INIT, file = FETCH_CALL_INIT;
+	char *body = malloc(size);
+	AUTO(fs_close) int fd = memfd_create("body", MFD_CLOEXEC);
+	int64_t began_us;
+
+	for (size_t i = 0; i < size; i++)
+		body[i] = (char)(i * 31 >> 3);
+	assert_int_equal(fs_write_all(fd, body, size, 0, NULL), 0);
+	server_start(&world->server, script_good);
+	fetch_limit_rate(world->fetch, MIB / 2);
+	began_us = clock_mono_us();
+	gone.method = file.method = "PUT";
+	gone.url = file.url = world->server.url;
+	gone.body = (struct str){ body, size };
+	file.body_fd = fd;
+	file.body_fd_size = (int64_t)size;
+	/* The server takes one connection at a time: when this one is let go, the next is served. */
+	fetch_start(world->fetch, &gone);
+	/* Without waiting, since a step that waits may end its turn's queueing as well. */
+	while (!gone.is_queued)
+		fetch_step(world->fetch, 0);
+	fetch_cancel(world->fetch, &gone);
+	assert_false(gone.is_queued);
+	assert_int_equal(fetch_do(world->fetch, &file, NULL), 0);
+	/* 64 KiB at 512 KiB/s: an eighth of a second. */
+	assert_true(clock_mono_us() - began_us >= SEC_US / 8);
+	assert_int_equal(file.bytes_sent, size);
+	assert_int_equal(world->server.body_size, size);
+	assert_memory_equal(world->server.body, body, size);
+	buf_fini(&gone.answer);
+	buf_fini(&file.answer);
+	/* Taken away, it holds nothing back, and what has no body was never held. */
+	fetch_limit_rate(world->fetch, 0);
+	file = FETCH_CALL_INIT;
+	file.url = world->server.url;
+	assert_int_equal(fetch_do(world->fetch, &file, NULL), 0);
+	buf_fini(&file.answer);
+	free(body);
+}
+
 static void *wake_it(void *owner)
 {
 	fetch_wake(owner);
@@ -673,6 +720,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_timeouts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_callbacks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cancel_and_free, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_limited_rate, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wake, setup, teardown),
 	};
 
