@@ -152,6 +152,16 @@ struct store_ops {
 	int (*transfer_list)(struct store *store, const char *user, unsigned state_mask, size_t limit,
 			     int (*each)(void *owner, const struct store_transfer *transfer), void *owner,
 			     struct err *err);
+	/* Those in state uploading without progress (a chunk stored, a change of state) since before_wall_us, the longest idle first. Cheap however
+	 * many transfers there are. Callbacks as above. */
+	int (*transfers_idle)(struct store *store, int64_t before_wall_us, size_t limit,
+			      int (*each)(void *owner, const struct store_transfer *transfer), void *owner,
+			      struct err *err);
+	/* Failed ones whose chunks count as stored still: what remains to be cleaned. In the order of their ids, strictly after the given one ("" starts).
+	 * As cheap. */
+	int (*transfers_uncleaned)(struct store *store, const char *after_id, size_t limit,
+				   int (*each)(void *owner, const struct store_transfer *transfer), void *owner,
+				   struct err *err);
 	/* Optimistic: -ERR_VERSION_CONFLICT when the version moved meanwhile. On success transfer->version, state, reason are updated. An audit row of
 	 * kind "state" is written in the same transaction. Completing also turns its stored chunks to merged. Neither merging nor completed can be
 	 * reached while a chunk is missing: -ERR_INCOMPLETE. Other changes of state are the caller's to judge. */

@@ -140,6 +140,11 @@ int sql_transfer_get(struct store *store, const char *id, struct store_transfer 
 int sql_transfer_by_batch(struct store *store, struct str batch, struct store_transfer *ret, struct err *err);
 int sql_transfer_list(struct store *store, const char *user, unsigned state_mask, size_t limit,
 		      int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err);
+int sql_transfers_idle(struct store *store, int64_t before_wall_us, size_t limit,
+		       int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err);
+int sql_transfers_uncleaned(struct store *store, const char *after_id, size_t limit,
+			    int (*each)(void *owner, const struct store_transfer *transfer), void *owner,
+			    struct err *err);
 int sql_chunks(struct store *store, const char *transfer_id, uint64_t after_file_id, uint64_t after_chunk_index,
 	       unsigned state_mask, size_t limit, int (*each)(void *owner, const struct store_chunk *chunk),
 	       void *owner, struct err *err);

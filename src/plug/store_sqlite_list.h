@@ -34,6 +34,11 @@ SQL(TRANSFER_BY_BATCH,
     "SELECT " TRANSFER_COLUMNS " FROM transfers WHERE batch=?1 AND state<>'failed' ORDER BY num DESC LIMIT 1")
 SQL(TRANSFER_LIST, "SELECT " TRANSFER_COLUMNS " FROM transfers ORDER BY num DESC")
 SQL(TRANSFER_LIST_USER, "SELECT " TRANSFER_COLUMNS " FROM transfers WHERE user=?1 ORDER BY num DESC")
+/* Each by an index of its own, which holds only such rows. Created and distributing are seen by nobody: a plan commits as uploading. */
+SQL(TRANSFER_IDLE, "SELECT " TRANSFER_COLUMNS " FROM transfers INDEXED BY transfers_idle"
+		   " WHERE state='uploading' AND updated_us<?1 ORDER BY updated_us LIMIT ?2")
+SQL(TRANSFER_UNCLEANED, "SELECT " TRANSFER_COLUMNS " FROM transfers INDEXED BY transfers_uncleaned"
+			" WHERE state='failed' AND stored_count>0 AND id>?1 ORDER BY id LIMIT ?2")
 SQL(TRANSFER_COUNTS,
     "SELECT pending_count, stored_count, digest_failed_count, lost_count, merged_count FROM transfers WHERE id=?1")
 SQL(TRANSFER_NUM, "SELECT num FROM transfers WHERE id=?1")

@@ -138,6 +138,54 @@ int sql_transfer_list(struct store *store, const char *user, unsigned state_mask
 	return page_close(sqlite, conn, stmt, row);
 }
 
+/* The rows of a statement that limits itself. */
+static int transfer_rows(struct sqlite_store *sqlite, struct sql_conn *conn, sqlite3_stmt *stmt,
+			 int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err)
+{
+	struct store_transfer transfer;
+	int row;
+
+	do {
+		row = sql_row(conn, stmt, err, "listing transfers");
+		if (row > 0)
+			row = read_transfer(stmt, &transfer, err) < 0 ? -ERR_STORE_SCHEMA : 1;
+	} while (row > 0 && each(owner, &transfer) == 0);
+	return page_close(sqlite, conn, stmt, row);
+}
+
+int sql_transfers_idle(struct store *store, int64_t before_wall_us, size_t limit,
+		       int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err)
+{
+	struct sqlite_store *sqlite = sqlite_of(store);
+	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	sqlite3_stmt *stmt = conn ? sql_stmt(conn, SQL_TRANSFER_IDLE, err) : NULL;
+
+	if (!conn)
+		return -ERR_STORE;
+	if (!stmt)
+		return page_close(sqlite, conn, NULL, -ERR_STORE);
+	sql_bind_i64(stmt, 1, before_wall_us);
+	sql_bind_u64(stmt, 2, limit);
+	return transfer_rows(sqlite, conn, stmt, each, owner, err);
+}
+
+int sql_transfers_uncleaned(struct store *store, const char *after_id, size_t limit,
+			    int (*each)(void *owner, const struct store_transfer *transfer), void *owner,
+			    struct err *err)
+{
+	struct sqlite_store *sqlite = sqlite_of(store);
+	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	sqlite3_stmt *stmt = conn ? sql_stmt(conn, SQL_TRANSFER_UNCLEANED, err) : NULL;
+
+	if (!conn)
+		return -ERR_STORE;
+	if (!stmt)
+		return page_close(sqlite, conn, NULL, -ERR_STORE);
+	sql_bind_text(stmt, 1, after_id);
+	sql_bind_u64(stmt, 2, limit);
+	return transfer_rows(sqlite, conn, stmt, each, owner, err);
+}
+
 /* A reader on which `id` is ready with the transfer's number as its first parameter. */
 static sqlite3_stmt *page_open(struct sqlite_store *sqlite, const char *transfer_id, enum sql_id id,
 			       struct sql_conn **ret_conn, int *ret_result, struct err *err)

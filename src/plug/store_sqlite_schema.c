@@ -80,6 +80,9 @@ static const char *const migrations[] = {
 	/* What operators order about nodes; a weight that is NULL is the node's own to say. */
 	"CREATE TABLE node_orders (id TEXT NOT NULL PRIMARY KEY, word TEXT NOT NULL, weight_milli INTEGER,"
 	" updated_us INTEGER NOT NULL) STRICT;",
+	/* For expiry and for cleaning up what failed: looked at again and again, and mostly empty. */
+	"CREATE INDEX transfers_idle ON transfers (updated_us) WHERE state='uploading';"
+	"CREATE INDEX transfers_uncleaned ON transfers (id) WHERE state='failed' AND stored_count>0;",
 };
 
 static int schema_number(struct sql_conn *conn, const char *sql, int64_t *ret_value, struct err *err)
