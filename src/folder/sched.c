@@ -72,6 +72,8 @@ const struct conf_row sched_conf_rows[] = {
 	       "a slower answer is a missed one"),
 	NUMBER("node_lost_after", CONF_DURATION, node_lost_after_us, 100 * MSEC_US, 7 * 24 * 3600 * SEC_US, "30s",
 	       "a merge waits that long for a node, then asks for its chunks again"),
+	NUMBER("transfer_expiry", CONF_DURATION, transfer_expiry_us, SEC_US, 365 * 24 * 3600 * SEC_US, "7d",
+	       "a transfer without progress for that long ends as failed"),
 	NUMBER("merge_objects", CONF_INT, merge_objects, 1, 64, "8", "objects merged at once"),
 	NUMBER("merge_node_connections", CONF_INT, merge_node_connections, 1, 64, "8",
 	       "connections to one node while merging"),
@@ -116,6 +118,7 @@ static const struct http_route routes[] = {
 	{ "GET", "/api/v1/transfers/:id/nodes", sched_begin_transfer_nodes },
 	{ "POST", "/api/v1/transfers/:id/digests", sched_begin_digests },
 	{ "POST", "/api/v1/transfers/:id/complete", sched_begin_complete },
+	{ "POST", "/api/v1/transfers/:id/cancel", sched_begin_cancel },
 	{ "GET", "/api/v1/nodes", sched_begin_nodes },
 	{ "POST", "/api/v1/nodes/:id", sched_begin_node_order },
 	{ "POST", "/internal/v1/nodes/register", sched_begin_register },
@@ -201,6 +204,10 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 		.probe_timeout_us = conf->probe_timeout_us,
 		.profile = &sched->profile,
 	};
+	struct keeper_options keeping = {
+		.internal_key = sched->internal_keys[0],
+		.expiry_us = conf->transfer_expiry_us,
+	};
 	char database[PATH_TEXT_MAX];
 	int result;
 
@@ -218,6 +225,10 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 		result = pool_start(&pooling, &sched->pool, err);
 	if (result == 0)
 		result = merge_start(&merging, sched->store, sched->pool, &sched->merge, err);
+	keeping.store = sched->store;
+	keeping.pool = sched->pool;
+	if (result == 0)
+		result = keeper_start(&keeping, &sched->keeper, err);
 	return result;
 }
 
@@ -288,6 +299,7 @@ void sched_stop(struct sched **sched_ref)
 	http_server_free(&sched->server);
 	if (sched->pool)
 		pool_halt(sched->pool);
+	keeper_stop(&sched->keeper);
 	merge_stop(&sched->merge);
 	pool_stop(&sched->pool);
 	if (sched->decisions)

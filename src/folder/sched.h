@@ -20,6 +20,7 @@ struct sched_conf {
 	int64_t ticket_life_us;                      /* 1 h */
 	int64_t probe_interval_us, probe_timeout_us; /* 3 s, 2 s */
 	int64_t node_lost_after_us;
+	int64_t transfer_expiry_us; /* 7 days; 0: never */
 	int64_t merge_objects, merge_node_connections;
 	uint64_t final_free_floor_bytes;
 	const char *profile;      /* file of a folder profile; "" or NULL: the built-in */

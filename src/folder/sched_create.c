@@ -11,10 +11,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "sys/fetch.h"
 #include "sys/fs.h"
-
-#define REMOVE_TIMEOUT_US (5 * SEC_US)
 
 struct create {
 	char batch[STORE_BATCH_MAX + 1];
@@ -247,77 +244,6 @@ static int choose(struct sched_call *c, const struct plan_facts *facts, struct s
 	return (int)choice;
 }
 
-/* --- removal of a transfer that is given up --- */
-
-struct removal {
-	struct job job;
-	struct sched *sched;
-	char transfer_id[ULID_SIZE];
-};
-
-static void remove_from(struct removal *removal, struct fetch *fetch, const struct pool_node *node)
-{
-	struct fetch_call call = FETCH_CALL_INIT;
-	struct err err = ERR_INIT;
-	char url[256], key[96];
-
-	snprintf(url, sizeof(url), "http://%s/internal/v1/transfer/%s", node->addr, removal->transfer_id);
-	snprintf(key, sizeof(key), "X-Internal-Key: %s", removal->sched->internal_keys[0]);
-	call.method = "DELETE";
-	call.url = url;
-	call.headers[0] = key;
-	call.connect_timeout_us = REMOVE_TIMEOUT_US;
-	call.timeout_us = REMOVE_TIMEOUT_US;
-	if (fetch_do(fetch, &call, &err) < 0)
-		log_err(LOG_WARN, &err, "node %s keeps chunks of transfer %s, which is given up", node->id,
-			removal->transfer_id);
-	buf_fini(&call.answer);
-}
-
-static void removal_run(struct job *job)
-{
-	struct removal *removal = job->owner;
-	struct pool_node *nodes = must_zalloc(POOL_NODES_MAX, sizeof(*nodes));
-	size_t count = min_size(pool_list(removal->sched->pool, nodes, POOL_NODES_MAX), POOL_NODES_MAX);
-	struct err err = ERR_INIT;
-	struct fetch *fetch = NULL;
-
-	if (fetch_new(&fetch, &err) < 0) {
-		log_err(LOG_WARN, &err, "chunks of transfer %s, which is given up, stay on the nodes",
-			removal->transfer_id);
-		count = 0;
-	}
-	for (size_t i = 0; i < count; i++) {
-		if (nodes[i].state == MEMBER_UNREACHABLE)
-			log_say(LOG_WARN, "node %s cannot be reached and keeps what it has of transfer %s", nodes[i].id,
-				removal->transfer_id);
-		else
-			remove_from(removal, fetch, &nodes[i]);
-	}
-	if (fetch)
-		fetch_free(&fetch);
-	free(nodes);
-}
-
-static void removal_done(struct job *job, struct loop *home)
-{
-	(void)home;
-	free(job->owner);
-}
-
-void sched_remove_chunks(struct sched *sched, const char *transfer_id)
-{
-	struct removal *removal = must_zalloc(1, sizeof(*removal));
-
-	removal->sched = sched;
-	MUST(str_copy(str_from(transfer_id), removal->transfer_id, sizeof(removal->transfer_id)));
-	removal->job = (struct job){ .run = removal_run, .done = removal_done, .owner = removal };
-	if (work_submit(sched->work, &removal->job, NULL))
-		return;
-	log_say(LOG_WARN, "too busy to remove the chunks of transfer %s from the nodes", transfer_id);
-	free(removal);
-}
-
 /* --- the plan --- */
 
 static int answer(struct sched_call *c, const struct store_transfer *transfer, bool is_resumed)
@@ -397,7 +323,7 @@ static int supersede(struct sched_call *c, struct store_transfer *old)
 	if (result < 0)
 		return err_wrap(&c->err, "giving up transfer %s for the new scan of its folder", old->id);
 	log_say(LOG_INFO, "transfer %s is superseded by a new scan of its folder", old->id);
-	sched_remove_chunks(c->sched, old->id);
+	keeper_remove(c->sched->keeper, old->id);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/json.h"
+#include "folder/keeper.h"
 #include "folder/merge.h"
 #include "folder/plan.h"
 #include "folder/pool.h"
@@ -45,6 +46,7 @@ struct sched {
 	struct store *store;
 	struct pool *pool;
 	struct merge *merge;
+	struct keeper *keeper;
 	struct profile profile;
 	struct logfile *decisions; /* NULL: none is kept */
 	bool is_every_place;
@@ -129,9 +131,6 @@ int sched_claim(struct sched *sched, struct str batch, const struct plan_facts *
 		struct err *err);
 void sched_unclaim(struct sched *sched, struct sched_claim *claim);
 
-/* Asks every node to remove the transfer's chunks, on a pool thread, some time; failures are logged (sched_create.c). */
-void sched_remove_chunks(struct sched *sched, const char *transfer_id);
-
 /* --- routes' begins --- */
 void sched_begin_create(struct http_call *call, void *app);
 void sched_begin_get(struct http_call *call, void *app);
@@ -141,6 +140,7 @@ void sched_begin_chunks(struct http_call *call, void *app);
 void sched_begin_transfer_nodes(struct http_call *call, void *app);
 void sched_begin_digests(struct http_call *call, void *app);
 void sched_begin_complete(struct http_call *call, void *app);
+void sched_begin_cancel(struct http_call *call, void *app);
 void sched_begin_nodes(struct http_call *call, void *app);
 void sched_begin_node_order(struct http_call *call, void *app); /* sched_order.c */
 void sched_begin_register(struct http_call *call, void *app);

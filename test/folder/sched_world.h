@@ -25,7 +25,7 @@
 static char dir[64], key_path[128];
 static struct sched *sched;
 static struct fake_node node;
-static int64_t probe_interval_us;
+static int64_t probe_interval_us, transfer_expiry_us = 7 * 24 * 3600 * SEC_US;
 static const char *conf_profile = "", *conf_decision_log = "";
 static int conf_places;
 static struct sched_user users[] = {
@@ -155,6 +155,7 @@ static struct sched_conf conf_of(void)
 		.probe_interval_us = probe_interval_us,
 		.probe_timeout_us = 2 * SEC_US,
 		.node_lost_after_us = 30 * SEC_US,
+		.transfer_expiry_us = transfer_expiry_us,
 		.profile = conf_profile,
 		.decision_log = conf_decision_log,
 		.decision_log_rotate_bytes = 64 * MIB,
