@@ -168,6 +168,27 @@ static int push_ask_transfer(struct push *push, const char *method, const char *
 	return r;
 }
 
+/* A failed transfer stays so: cancelled, expired, superseded or given up by the merge. */
+static int push_failed(const struct push *push, struct err *err)
+{
+	err_set(err, ERR_REFUSED, "the transfer failed: %s",
+		push->reason[0] != '\0' ? push->reason : "no reason was given");
+	err_hint(err, "the same heng push again begins a new transfer");
+	return -(int)ERR_REFUSED;
+}
+
+/* `r` is what a call about the transfer came to. Refused for its state: the state, and why, is better news than the refusal. */
+static int push_refused_for_state(struct push *push, int r, struct err *err)
+{
+	struct err ask_err = ERR_INIT;
+	if (r != -(int)ERR_STATE)
+		return r;
+	if (push_ask_transfer(push, "GET", "", "asking for the transfer's state", &ask_err) == 0 &&
+	    push->state == PUSH_FAILED)
+		return push_failed(push, err);
+	return r;
+}
+
 static int push_bind_digests(struct push *push, struct err *err)
 {
 	int r = push_digests_flush(push, err);
@@ -369,10 +390,11 @@ static int push_await_merge(struct push *push, struct err *err)
 static int push_finish(struct push *push, struct err *err)
 {
 	push_tick(push, "merge", true);
-	int r = push_bind_digests(push, err);
+	int r = push_refused_for_state(push, push_bind_digests(push, err), err);
 	if (r < 0)
 		return r;
-	r = push_ask_transfer(push, "POST", "/complete", "asking for the merge", err);
+	r = push_refused_for_state(push, push_ask_transfer(push, "POST", "/complete", "asking for the merge", err),
+				   err);
 	if (r == -ERR_INCOMPLETE) {
 		push->last_err = *err;
 		return 0;
@@ -392,8 +414,7 @@ static int push_finish(struct push *push, struct err *err)
 		return 1;
 	}
 	if (push->state == PUSH_FAILED)
-		return err_set(err, ERR_REFUSED, "the transfer failed: %s",
-			       push->reason[0] != '\0' ? push->reason : "no reason was given");
+		return push_failed(push, err);
 	if (push->missing_count == 0 && ++push->merge_put_off_count >= PUSH_MERGE_PUT_OFFS) {
 		err_set(err, ERR_INCOMPLETE, "every chunk is stored, but the folder cannot be put together: %s",
 			push->reason[0] != '\0' ? push->reason : "no reason was given");
@@ -427,7 +448,7 @@ static int push_passes(struct push *push, struct err *err)
 			if (r < 0)
 				return r;
 			if (push->state == PUSH_FAILED)
-				return err_set(err, ERR_REFUSED, "the transfer failed: %s", push->reason);
+				return push_failed(push, err);
 		}
 		bool has_moved = push->acked_count > 0 || push->merge_return_count != merge_return_count;
 		stuck_count = has_moved ? 0 : stuck_count + 1;
