@@ -42,7 +42,8 @@ static void ask_sort_nodes(json_t *root)
 	json_object_set_new(root, "nodes", sorted);
 }
 
-int ask_json(const struct cmd *cmd, const char *const *values, const char *path, json_t **ret_root, struct err *err)
+static int ask_by(bool is_post, const struct cmd *cmd, const char *const *values, const char *path, json_t **ret_root,
+		  struct err *err)
 {
 	struct client client;
 	struct buf answer = BUF_INIT(64 * MIB);
@@ -50,7 +51,8 @@ int ask_json(const struct cmd *cmd, const char *const *values, const char *path,
 	*ret_root = NULL;
 	int r = client_open(cmd, values, &client, err);
 	if (r == 0)
-		r = client_get(&client, path, &answer, err);
+		r = is_post ? client_post(&client, path, STR_NONE, &answer, err)
+			    : client_get(&client, path, &answer, err);
 	if (r == 0) {
 		*ret_root = json_loadb(answer.data != NULL ? answer.data : "", answer.size, 0, &fault);
 		if (!json_is_object(*ret_root)) {
@@ -70,4 +72,15 @@ int ask_json(const struct cmd *cmd, const char *const *values, const char *path,
 	}
 	buf_fini(&answer);
 	return r;
+}
+
+int ask_json(const struct cmd *cmd, const char *const *values, const char *path, json_t **ret_root, struct err *err)
+{
+	return ask_by(false, cmd, values, path, ret_root, err);
+}
+
+int ask_json_post(const struct cmd *cmd, const char *const *values, const char *path, json_t **ret_root,
+		  struct err *err)
+{
+	return ask_by(true, cmd, values, path, ret_root, err);
 }

@@ -8,6 +8,9 @@
 
 /* Asks; lists named "nodes" come sorted by id. In JSON mode it prints the answer, and *ret_root is NULL. */
 int ask_json(const struct cmd *cmd, const char *const *values, const char *path, json_t **ret_root, struct err *err);
+/* The same by a POST without a body. */
+int ask_json_post(const struct cmd *cmd, const char *const *values, const char *path, json_t **ret_root,
+		  struct err *err);
 /* "" and 0 where there is no such field, or another kind of one. */
 const char *ask_text(const json_t *item, const char *name);
 uint64_t ask_u64(const json_t *item, const char *name);
