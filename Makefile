@@ -52,7 +52,7 @@ FUZZ_TARGETS := $(patsubst fuzz/%.c,$(OUT)/fuzz/%,$(FUZZ_SOURCES))
 BENCH_SOURCES := $(wildcard bench/*.c)
 BENCH_BINARIES := $(patsubst bench/%.c,$(OUT)/bench/%,$(BENCH_SOURCES))
 
-.PHONY: all heng deps deps-test deps-bench demo test unit units replays lint asan tsan fuzz bench bench-folder install clean compile
+.PHONY: all heng deps deps-test deps-bench demo test unit units replays lint asan tsan fuzz bench bench-folder install uninstall clean compile
 all: heng
 heng: $(OUT)/heng
 	@ln -sfn $(OUT)/heng heng
@@ -123,8 +123,29 @@ bench-folder: deps-bench
 	@$(MAKE) --no-print-directory -j"$$(nproc)" heng
 	@bench/folder
 
-install: heng
-	install -D -m 0755 $(OUT)/heng $(DESTDIR)$(PREFIX)/bin/heng
+# The binary writes its own manual and completion, from the rows that its help prints.
+MAN_NAMES := heng.1 $(shell sed -n 's/^CMD.\([a-z_0-9]*\),.*/heng-\1.1/p' src/app/cmd_list.h)
+$(OUT)/man/heng.1: $(OUT)/heng
+	@mkdir -p $(@D)
+	$(Q)$(OUT)/heng help --man >$@.part && mv $@.part $@
+$(OUT)/man/heng-%.1: $(OUT)/heng
+	@mkdir -p $(@D)
+	$(Q)$(OUT)/heng help --man $* >$@.part && mv $@.part $@
+$(OUT)/completions/heng: $(OUT)/heng
+	@mkdir -p $(@D)
+	$(Q)$(OUT)/heng help --completion >$@.part && mv $@.part $@
+
+BIN_DIR = $(DESTDIR)$(PREFIX)/bin
+MAN_DIR = $(DESTDIR)$(PREFIX)/share/man/man1
+COMPLETION_DIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+install: heng $(addprefix $(OUT)/man/,$(MAN_NAMES)) $(OUT)/completions/heng
+	install -D -m 0755 $(OUT)/heng "$(BIN_DIR)/heng"
+	install -d "$(MAN_DIR)" "$(COMPLETION_DIR)"
+	install -m 0644 $(addprefix $(OUT)/man/,$(MAN_NAMES)) "$(MAN_DIR)"
+	install -m 0644 $(OUT)/completions/heng "$(COMPLETION_DIR)/heng"
+# Files alone: the folders belong to everybody.
+uninstall:
+	rm -f "$(BIN_DIR)/heng" $(foreach name,$(MAN_NAMES),"$(MAN_DIR)/$(name)") "$(COMPLETION_DIR)/heng"
 
 clean:
 	rm -rf build heng

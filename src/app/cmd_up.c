@@ -35,7 +35,7 @@ const struct cmd_option cmd_up_options[] = {
 	{ "nodes", 'n', "N", "storage nodes, 1 to 64 (3)" },
 	{ "restart-after", 0, "SECONDS|never", "when a node that died is started again (10)" },
 	{ "profile", 0, "FILE", "by which the nodes are scored (the built-in folder profile)" },
-	{ "log-places", 0, "WHICH",
+	{ "log-places", 0, "spilled|all",
 	  "chunks whose placement is logged: spilled, those that did not go to their owner on the ring; or all" },
 	{ .name = NULL },
 };
