@@ -27,5 +27,9 @@ void merge_enqueue(struct merge *merge, const char *transfer_id);
 void merge_final_path(const struct merge *merge, struct str batch, char *target, size_t target_size);
 /* Is there such a folder in final_dir already? */
 bool merge_batch_exists(const struct merge *merge, struct str batch);
+/* Of a completed transfer: the manifest that lies beside its folder, and the folder itself; open for reading. -ERR_STATE when they are there no
+ * more, or another transfer's (of the same batch name) took their place. */
+int merge_open_manifest(const struct merge *merge, const struct store_transfer *transfer, struct err *err);
+int merge_open_batch(const struct merge *merge, const struct store_transfer *transfer, struct err *err);
 
 #endif

@@ -180,22 +180,29 @@ static int write_owner(struct merge_run *run, struct err *err)
 	return result < 0 ? err_wrap(err, "while noting whose the folder in the final place will be") : 0;
 }
 
-static bool is_owner(struct merge *merge, const struct store_transfer *transfer, uint64_t inode)
+/* Did this transfer put the batch in place, and which tree was it? */
+static bool read_owner(const struct merge *merge, const struct store_transfer *transfer, uint64_t *ret_inode)
 {
 	char name[NAME_SIZE], path[PATH_SIZE];
 	struct buf text = BUF_INIT(OWNER_SIZE);
 	struct str rest, id, number;
-	uint64_t noted = 0;
 	bool is_ours = false;
 
 	system_name(transfer, "owner", name);
 	if (system_path(merge, name, path, NULL) == 0 && fs_read_file(path, OWNER_SIZE, &text, NULL) == 0) {
 		rest = buf_str(&text);
 		is_ours = str_cut(&rest, '\n', &id) && str_cut(&rest, '\n', &number) && str_eq_c(id, transfer->id) &&
-			  str_to_u64(number, &noted) && noted == inode;
+			  str_to_u64(number, ret_inode);
 	}
 	buf_fini(&text);
 	return is_ours;
+}
+
+static bool is_owner(const struct merge *merge, const struct store_transfer *transfer, uint64_t inode)
+{
+	uint64_t noted = 0;
+
+	return read_owner(merge, transfer, &noted) && noted == inode;
 }
 
 int merge_placed(struct merge *merge, const struct store_transfer *transfer, enum merge_placed *ret_placed,
@@ -212,6 +219,48 @@ int merge_placed(struct merge *merge, const struct store_transfer *transfer, enu
 	*ret_placed = S_ISDIR(st.st_mode) && is_owner(merge, transfer, st.st_ino) ? MERGE_PLACED
 										  : MERGE_PLACED_BY_OTHER;
 	return 0;
+}
+
+/* --- giving it back --- opened first and judged then: who publishes the same batch again notes himself as its owner before he replaces anything,
+ * so what was opened while the owner is still this transfer is this transfer's. */
+
+static int no_more(const struct store_transfer *transfer, const char *what, struct err *err)
+{
+	err_set(err, ERR_STATE, "%s of transfer %s is no longer in the final folder as it was put there", what,
+		transfer->id);
+	err_hint(err, "it was taken away, or replaced by another batch of that name");
+	return -(int)ERR_STATE;
+}
+
+int merge_open_manifest(const struct merge *merge, const struct store_transfer *transfer, struct err *err)
+{
+	char name[NAME_SIZE];
+	uint64_t inode;
+
+	system_name(transfer, "manifest", name);
+	AUTO(fs_close) int fd = openat(merge->system_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && errno != ENOENT)
+		return err_sys(err, ERR_SYSTEM, errno, "cannot open the manifest of transfer %s", transfer->id);
+	if (fd < 0 || !read_owner(merge, transfer, &inode))
+		return no_more(transfer, "the manifest", err);
+	int result = fd;
+	fd = -1;
+	return result;
+}
+
+int merge_open_batch(const struct merge *merge, const struct store_transfer *transfer, struct err *err)
+{
+	struct stat st;
+
+	AUTO(fs_close)
+	int fd = openat(merge->final_fd, transfer->batch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+		return err_sys(err, ERR_SYSTEM, errno, "cannot open the folder of transfer %s", transfer->id);
+	if (fd < 0 || fstat(fd, &st) < 0 || !is_owner(merge, transfer, st.st_ino))
+		return no_more(transfer, "the folder", err);
+	int result = fd;
+	fd = -1;
+	return result;
 }
 
 /* Somebody may have ended the transfer meanwhile (a new scan of the same folder supersedes it). */

@@ -28,34 +28,6 @@
 #define PUSH_URL_SIZE         8192
 
 /* --- what is pushed --- */
-/* A file without a name: it vanishes with the process, whatever happens to it. */
-static int push_temp_file(struct err *err)
-{
-	const char *const dirs[] = { getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR") };
-	int failed_errno = ENOENT;
-	for (size_t i = 0; i < COUNT_OF(dirs); i++) {
-		if (dirs[i] == NULL || dirs[i][0] != '/')
-			continue;
-		int fd = open(dirs[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-		if (fd >= 0)
-			return fd;
-		failed_errno = errno;
-		char path[PATH_MAX];
-		if (snprintf(path, sizeof(path), "%s/heng-XXXXXX", dirs[i]) >= (int)sizeof(path))
-			continue;
-		/* Some file systems do not know O_TMPFILE. */
-		fd = mkostemp(path, O_CLOEXEC);
-		if (fd >= 0) {
-			unlink(path);
-			return fd;
-		}
-		failed_errno = errno;
-	}
-	err_sys(err, ERR_SYSTEM, failed_errno, "making a temporary file in $TMPDIR, /tmp or $XDG_RUNTIME_DIR");
-	err_hint(err, "set TMPDIR to a folder that can be written");
-	return -(int)ERR_SYSTEM;
-}
-
 /* The folder's absolute path gives the default batch name, and with the host's name the source by which a later push is recognised. */
 static int push_name_source(struct push *push, struct push_result *result, struct err *err)
 {
@@ -94,10 +66,10 @@ static void push_walk_problem(void *owner, struct str path, const char *reason)
 static int push_scan(struct push *push, struct push_result *result, struct err *err)
 {
 	push_tick(push, "scan", true);
-	push->manifest_fd = push_temp_file(err);
+	push->manifest_fd = fs_temp_file(err);
 	if (push->manifest_fd < 0)
 		return -(int)err->code;
-	push->digests_fd = push_temp_file(err);
+	push->digests_fd = fs_temp_file(err);
 	if (push->digests_fd < 0)
 		return -(int)err->code;
 	struct walk_options options = { .links = push->options->links,

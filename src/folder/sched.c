@@ -116,6 +116,8 @@ static const struct http_route routes[] = {
 	{ "GET", "/api/v1/transfers/:id/plan", sched_begin_plan },
 	{ "GET", "/api/v1/transfers/:id/chunks", sched_begin_chunks },
 	{ "GET", "/api/v1/transfers/:id/nodes", sched_begin_transfer_nodes },
+	{ "GET", "/api/v1/transfers/:id/manifest", sched_begin_manifest },
+	{ "GET", "/api/v1/transfers/:id/files/:seq", sched_begin_file },
 	{ "POST", "/api/v1/transfers/:id/digests", sched_begin_digests },
 	{ "POST", "/api/v1/transfers/:id/complete", sched_begin_complete },
 	{ "POST", "/api/v1/transfers/:id/cancel", sched_begin_cancel },

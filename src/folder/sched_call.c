@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "sys/fs.h"
+
 struct sched_call *sched_call_new(struct sched *sched, struct http_call *call, int (*run)(struct sched_call *c))
 {
 	struct sched_call *c = must_zalloc(1, sizeof(*c));
@@ -13,6 +15,7 @@ struct sched_call *sched_call_new(struct sched *sched, struct http_call *call, i
 	c->work = sched->work;
 	c->answer = BUF_INIT(SCHED_ANSWER_MAX);
 	c->status = 200;
+	c->file_fd = -1;
 	c->job.owner = c;
 	return c;
 }
@@ -21,6 +24,7 @@ static void call_free(struct sched_call *c)
 {
 	if (c->drop)
 		c->drop(c);
+	fs_close(&c->file_fd);
 	buf_fini(&c->body);
 	buf_fini(&c->answer);
 	free(c);
@@ -37,6 +41,16 @@ static void call_reply_err(struct sched_call *c)
 	http_reply_err(c->call, &c->err);
 }
 
+/* The server takes the descriptor and sends from it, piece by piece. */
+static void call_reply_file(struct sched_call *c)
+{
+	int fd = c->file_fd;
+
+	c->file_fd = -1;
+	http_reply_header(c->call, "Accept-Ranges", "bytes");
+	http_reply_file(c->call, c->status, c->type, fd, (int64_t)c->file_offset, c->file_bytes);
+}
+
 /* Gives the answer; the call is over and c is gone. */
 static void call_reply(struct sched_call *c)
 {
@@ -46,8 +60,12 @@ static void call_reply(struct sched_call *c)
 	if (c->result == 0 && c->answer.is_failed)
 		c->result = err_set(&c->err, ERR_LIMIT, "the answer passes %zu bytes: ask for less at a time",
 				    c->answer.limit);
+	if (c->content_range[0] != '\0')
+		http_reply_header(call, "Content-Range", c->content_range);
 	if (c->result < 0)
 		call_reply_err(c);
+	else if (c->file_fd >= 0)
+		call_reply_file(c);
 	else if (c->type)
 		http_reply(call, c->status, c->type, buf_str(&c->answer));
 	else

@@ -81,6 +81,10 @@ struct sched_call {
 	struct buf body;
 	struct buf answer;
 	const char *type; /* of the answer; NULL: JSON */
+	/* Instead of `answer`: so many bytes of a file, which belongs to the call. -1: no file. */
+	int file_fd;
+	uint64_t file_offset, file_bytes;
+	char content_range[80]; /* that header's value, or "" */
 	int status;
 	int64_t retry_after_us;
 	int result;
@@ -138,6 +142,8 @@ void sched_begin_list(struct http_call *call, void *app);
 void sched_begin_plan(struct http_call *call, void *app);
 void sched_begin_chunks(struct http_call *call, void *app);
 void sched_begin_transfer_nodes(struct http_call *call, void *app);
+void sched_begin_manifest(struct http_call *call, void *app);
+void sched_begin_file(struct http_call *call, void *app);
 void sched_begin_digests(struct http_call *call, void *app);
 void sched_begin_complete(struct http_call *call, void *app);
 void sched_begin_cancel(struct http_call *call, void *app);

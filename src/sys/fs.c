@@ -334,6 +334,33 @@ int fs_replace_file(const char *path, struct str data, mode_t mode, struct err *
 	return result < 0 ? err_wrap(err, "replacing '%s'", path) : 0;
 }
 
+int fs_temp_file(struct err *err)
+{
+	const char *const dirs[] = { getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR") };
+	int failed_errno = ENOENT;
+	for (size_t i = 0; i < COUNT_OF(dirs); i++) {
+		if (dirs[i] == NULL || dirs[i][0] != '/')
+			continue;
+		int fd = open(dirs[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		if (fd >= 0)
+			return fd;
+		failed_errno = errno;
+		char path[PATH_MAX];
+		if (snprintf(path, sizeof(path), "%s/heng-XXXXXX", dirs[i]) >= (int)sizeof(path))
+			continue;
+		/* Some file systems do not know O_TMPFILE. */
+		fd = mkostemp(path, O_CLOEXEC);
+		if (fd >= 0) {
+			(void)unlink(path);
+			return fd;
+		}
+		failed_errno = errno;
+	}
+	err_sys(err, ERR_SYSTEM, failed_errno, "making a temporary file in $TMPDIR, /tmp or $XDG_RUNTIME_DIR");
+	err_hint(err, "set TMPDIR to a folder that can be written");
+	return -(int)ERR_SYSTEM;
+}
+
 int fs_sync_data(int fd, const char *what, struct err *err)
 {
 	if (fdatasync(fd) == 0)

@@ -27,6 +27,9 @@ int fs_read_file(const char *path, size_t limit_bytes, struct buf *ret_text, str
 /* Durably replaces path: temp file beside it, write, fdatasync, rename, fsync of the folder. */
 int fs_replace_file(const char *path, struct str data, mode_t mode, struct err *err);
 
+/* A file without a name, in $TMPDIR, /tmp or $XDG_RUNTIME_DIR: it vanishes with the process, whatever happens to it. Returns fd. */
+int fs_temp_file(struct err *err);
+
 int fs_sync_data(int fd, const char *what,
 		 struct err *err); /* fdatasync; after a failure the file's state is unknown */
 int fs_sync_dir(int dir_fd, const char *what, struct err *err);

@@ -1,0 +1,442 @@
+#include "folder/pull.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "folder/pull_impl.h"
+#include "sys/fs.h"
+
+#define TICK_US    (100 * MSEC_US)
+#define TEMP_NAME  ".heng-pull-XXXXXX"
+#define SHOWN_SIZE 300
+
+/* --- what the threads share --- */
+
+bool pull_is_over(const struct pull *pull)
+{
+	return atomic_load(&pull->is_over) || stored_is_interrupted(&pull->options->place);
+}
+
+void pull_fail(struct pull *pull, const struct err *err)
+{
+	pthread_mutex_lock(&pull->lock);
+	/* Whoever fails because the pull is over already has nothing to tell. */
+	if (!atomic_load(&pull->is_over)) {
+		pull->failure = *err;
+		pull->is_failed = true;
+		atomic_store(&pull->is_over, true);
+	}
+	pthread_cond_broadcast(&pull->changed);
+	pthread_mutex_unlock(&pull->lock);
+}
+
+/* The lock is held. A signal wakes nobody, so no wait is longer than a tick. */
+static void wait_a_tick(struct pull *pull)
+{
+	struct timespec until;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)(TICK_US * 1000);
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	(void)pthread_cond_timedwait(&pull->changed, &pull->lock, &until);
+}
+
+struct pull_file *pull_take(struct pull *pull)
+{
+	struct pull_file *file = NULL;
+
+	pthread_mutex_lock(&pull->lock);
+	/* Who comes for the next file has ended one, and the pulling thread may be waiting for the last. */
+	if (pull->is_closed)
+		pthread_cond_broadcast(&pull->changed);
+	while (pull->queue_count == 0 && !pull->is_closed && !pull_is_over(pull))
+		wait_a_tick(pull);
+	if (pull->queue_count > 0 && !pull_is_over(pull)) {
+		file = pull->queue[pull->queue_first];
+		pull->queue_first = (pull->queue_first + 1) % PULL_QUEUE_MAX;
+		pull->queue_count--;
+		pthread_cond_broadcast(&pull->changed);
+	}
+	pthread_mutex_unlock(&pull->lock);
+	return file;
+}
+
+static void tell(const struct pull *pull, int64_t started_us)
+{
+	struct push_progress progress = { .phase = "pull",
+					  .files_total = pull->stored.file_count,
+					  .bytes_total = pull->stored.total_bytes,
+					  .files_done = atomic_load(&pull->files_done),
+					  .bytes_done = atomic_load(&pull->bytes_done),
+					  .retries = atomic_load(&pull->retries),
+					  .elapsed_us = clock_mono_us() - started_us };
+
+	if (pull->options->progress)
+		pull->options->progress(pull->options->owner, &progress);
+}
+
+/* --- the pulling thread --- */
+
+struct walk_back {
+	struct pull *pull;
+	struct stage_cursor cursor;
+	int64_t started_us, told_us;
+	char empty_digest[DIGEST_HEX_SIZE];
+};
+
+static void tell_now_and_then(struct walk_back *walk)
+{
+	int64_t now_us = clock_mono_us();
+
+	if (now_us - walk->told_us < TICK_US)
+		return;
+	walk->told_us = now_us;
+	tell(walk->pull, walk->started_us);
+}
+
+static int given_up(struct err *err) { return err_set(err, ERR_WAITING, "interrupted"); }
+
+static int hand_out(struct walk_back *walk, const struct manifest_entry *entry, const char *digest, struct err *err)
+{
+	struct pull *pull = walk->pull;
+	struct pull_file *file = must_alloc(sizeof(*file) + entry->path.size);
+
+	file->seq = entry->seq;
+	file->size_bytes = entry->size_bytes;
+	file->mode = entry->mode;
+	file->mtime_ns = entry->mtime_ns;
+	MUST(str_copy(str_from(digest), file->digest, sizeof(file->digest)));
+	file->path_size = entry->path.size;
+	memcpy(file->path, entry->path.data, entry->path.size);
+	pthread_mutex_lock(&pull->lock);
+	while (pull->queue_count == PULL_QUEUE_MAX && !pull_is_over(pull)) {
+		wait_a_tick(pull);
+		/* Without the lock: the callback may print, and nobody should wait for a terminal. */
+		pthread_mutex_unlock(&pull->lock);
+		tell_now_and_then(walk);
+		pthread_mutex_lock(&pull->lock);
+	}
+	bool is_added = !pull_is_over(pull);
+	if (is_added) {
+		pull->queue[(pull->queue_first + pull->queue_count++) % PULL_QUEUE_MAX] = file;
+		pthread_cond_broadcast(&pull->changed);
+	}
+	pthread_mutex_unlock(&pull->lock);
+	if (is_added)
+		return 0;
+	free(file);
+	return given_up(err);
+}
+
+static int make_empty(struct walk_back *walk, const struct manifest_entry *entry, const char *digest, struct err *err)
+{
+	char shown[SHOWN_SIZE];
+
+	if (strcmp(digest, walk->empty_digest) != 0)
+		return err_set(err, ERR_INTEGRITY, "'%s' is empty, but the stored digest is not that of nothing",
+			       str_display(entry->path, shown, sizeof(shown)));
+	int fd = stage_file(&walk->cursor, entry->path, entry->mode, err);
+	if (fd < 0)
+		return fd;
+	atomic_fetch_add(&walk->pull->files_done, 1);
+	return stage_file_end(&walk->pull->stage, &fd, entry->path, entry->mode, entry->mtime_ns, err);
+}
+
+static int on_entry(void *owner, const struct manifest_entry *entry, const char *digest, struct err *err)
+{
+	struct walk_back *walk = owner;
+	struct store_entry made = { .seq = entry->seq,
+				    .type = (char)entry->type,
+				    .mode = entry->mode,
+				    .mtime_ns = entry->mtime_ns,
+				    .path = entry->path,
+				    .target = entry->target };
+
+	tell_now_and_then(walk);
+	if (pull_is_over(walk->pull))
+		return given_up(err);
+	switch (entry->type) {
+	case MANIFEST_DIR:
+		return stage_folder(&walk->pull->stage, &walk->cursor, &made, err);
+	case MANIFEST_LINK:
+		return stage_link(&walk->cursor, &made, err);
+	case MANIFEST_FILE:
+		return entry->size_bytes == 0 ? make_empty(walk, entry, digest, err)
+					      : hand_out(walk, entry, digest, err);
+	}
+	return err_set(err, ERR_INTERNAL, "entry %" PRIu64 " is of the unknown kind %d", entry->seq, (int)entry->type);
+}
+
+static bool is_all_done(struct pull *pull) { return atomic_load(&pull->files_done) == pull->stored.file_count; }
+
+static void wait_for_files(struct walk_back *walk)
+{
+	struct pull *pull = walk->pull;
+
+	pthread_mutex_lock(&pull->lock);
+	pull->is_closed = true;
+	pthread_cond_broadcast(&pull->changed);
+	while (!pull_is_over(pull) && !is_all_done(pull)) {
+		wait_a_tick(pull);
+		pthread_mutex_unlock(&pull->lock);
+		tell_now_and_then(walk);
+		pthread_mutex_lock(&pull->lock);
+	}
+	pthread_mutex_unlock(&pull->lock);
+}
+
+static int start_threads(struct pull *pull, pthread_t *threads, unsigned *ret_count, struct err *err)
+{
+	unsigned wanted = pull->options->parallel > 0 ? pull->options->parallel : PULL_PARALLEL_DEFAULT;
+
+	for (*ret_count = 0; *ret_count < wanted && *ret_count < PULL_PARALLEL_MAX; (*ret_count)++) {
+		int number = pthread_create(&threads[*ret_count], NULL, pull_files, pull);
+		if (number != 0)
+			return err_sys(err, ERR_SYSTEM, number, "cannot start a thread that fetches files");
+	}
+	return 0;
+}
+
+/* Everything of the manifest into staging. */
+static int bring(struct pull *pull, int64_t started_us, struct err *err)
+{
+	struct walk_back walk = { .pull = pull, .started_us = started_us };
+	pthread_t threads[PULL_PARALLEL_MAX];
+	unsigned thread_count = 0;
+
+	digest_of(pull->stored.digest, "", 0, walk.empty_digest);
+	stage_cursor_init(&walk.cursor, &pull->stage);
+	int result = start_threads(pull, threads, &thread_count, err);
+	if (result == 0)
+		result = stored_each(&pull->stored, on_entry, &walk, err);
+	if (result < 0)
+		atomic_store(&pull->is_over, true);
+	wait_for_files(&walk);
+	for (unsigned i = 0; i < thread_count; i++)
+		(void)pthread_join(threads[i], NULL);
+	while (pull->queue_count > 0) {
+		free(pull->queue[pull->queue_first]);
+		pull->queue_first = (pull->queue_first + 1) % PULL_QUEUE_MAX;
+		pull->queue_count--;
+	}
+	stage_cursor_fini(&walk.cursor);
+	tell(pull, started_us);
+	if (stored_is_interrupted(&pull->options->place))
+		return given_up(err);
+	/* What made the others stop counts, not that they stopped. */
+	if (pull->is_failed) {
+		*err = pull->failure;
+		return -(int)err->code;
+	}
+	return result;
+}
+
+/* --- the place --- */
+
+struct place {
+	int parent_fd, temp_fd;
+	char name[NAME_MAX + 1]; /* of the target, in its parent */
+	char temp_name[sizeof(TEMP_NAME)];
+};
+
+static int exists_already(const char *target, struct err *err)
+{
+	char shown[SHOWN_SIZE];
+
+	err_set(err, ERR_REFUSED, "'%s' exists already", str_display(str_from(target), shown, sizeof(shown)));
+	err_hint(err, "name a folder that is not there yet; nothing is ever written over");
+	return -(int)ERR_REFUSED;
+}
+
+static int split_target(const char *target, char parent[PATH_MAX], char name[NAME_MAX + 1], struct err *err)
+{
+	struct str path = str_from(target);
+
+	while (path.size > 1 && path.data[path.size - 1] == '/')
+		path.size--;
+	const char *slash = path.size > 0 ? memrchr(path.data, '/', path.size) : NULL;
+	struct str last = slash ? (struct str){ slash + 1, path.size - (size_t)(slash - path.data) - 1 } : path;
+	struct str before = slash == NULL ? STR(".") : (struct str){ path.data, (size_t)(slash - path.data) };
+	if (before.size == 0)
+		before = STR("/");
+	if (last.size == 0 || str_eq_c(last, ".") || str_eq_c(last, "..") || !str_copy(last, name, NAME_MAX + 1) ||
+	    !str_copy(before, parent, PATH_MAX))
+		return err_set(err, ERR_USAGE, "'%.200s' cannot be the name of a new folder", target);
+	return 0;
+}
+
+static int make_temp(struct place *place, const char *parent, struct err *err)
+{
+	char path[PATH_MAX + sizeof(TEMP_NAME) + 1], shown[SHOWN_SIZE];
+
+	snprintf(path, sizeof(path), "%s/" TEMP_NAME, parent);
+	if (!mkdtemp(path))
+		return err_sys(err, ERR_SYSTEM, errno, "cannot make a folder in '%s'",
+			       str_display(str_from(parent), shown, sizeof(shown)));
+	memcpy(place->temp_name, path + strlen(path) - (sizeof(TEMP_NAME) - 1), sizeof(TEMP_NAME));
+	place->temp_fd = openat(place->parent_fd, place->temp_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (place->temp_fd < 0)
+		return err_sys(err, ERR_SYSTEM, errno, "cannot open the new folder '%s'", place->temp_name);
+	return 0;
+}
+
+/* The target is checked now, so that nothing is fetched in vain; the rename at the end checks again. */
+static int place_open(struct place *place, const char *target, struct err *err)
+{
+	char parent[PATH_MAX], shown[SHOWN_SIZE];
+	struct stat st;
+
+	*place = (struct place){ .parent_fd = -1, .temp_fd = -1 };
+	int result = split_target(target, parent, place->name, err);
+	if (result < 0)
+		return result;
+	place->parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (place->parent_fd < 0)
+		return err_sys(err, ERR_REFUSED, errno, "cannot open '%s', where the folder shall be",
+			       str_display(str_from(parent), shown, sizeof(shown)));
+	if (fstatat(place->parent_fd, place->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return exists_already(target, err);
+	return make_temp(place, parent, err);
+}
+
+/* Whatever is left in the temporary folder goes; a failure to remove it is told with the failure that led here, or as one of its own. */
+static int place_close(struct place *place, int result, struct err *err)
+{
+	struct err removal = ERR_INIT;
+
+	fs_close(&place->temp_fd);
+	if (place->temp_name[0] != '\0' && fs_remove_tree(place->parent_fd, place->temp_name, &removal) < 0) {
+		if (result == 0)
+			*err = removal;
+		err_hint(err, "remove the folder %s beside the target yourself: %.100s", place->temp_name,
+			 removal.text);
+		result = result < 0 ? result : -(int)removal.code;
+	}
+	fs_close(&place->parent_fd);
+	return result;
+}
+
+static int check_space(const struct place *place, const struct stored *stored, struct err *err)
+{
+	struct fs_space space;
+	char needed[32], there[32];
+	int result = fs_space(place->temp_fd, &space, err);
+
+	if (result < 0)
+		return result;
+	if (space.free_bytes < stored->total_bytes) {
+		err_set(err, ERR_NO_SPACE, "the folder needs %s, %s are free here",
+			size_display(stored->total_bytes, needed, sizeof(needed)),
+			size_display(space.free_bytes, there, sizeof(there)));
+	} else if (space.inodes_total > 0 && space.inodes_free < stored->entry_count) {
+		err_set(err, ERR_NO_SPACE, "the folder has %" PRIu64 " entries, %" PRIu64 " can be made here",
+			stored->entry_count, space.inodes_free);
+	} else {
+		return 0;
+	}
+	err_hint(err, "free space on the target's file system");
+	return -(int)ERR_NO_SPACE;
+}
+
+/* A rename that could not be made durable is taken back: a failed pull leaves nothing behind. */
+static void take_back(struct pull *pull, struct place *place)
+{
+	struct stat ours, there;
+
+	if (fstat(pull->stage.tree_fd, &ours) < 0 ||
+	    fstatat(place->parent_fd, place->name, &there, AT_SYMLINK_NOFOLLOW) < 0 || ours.st_ino != there.st_ino ||
+	    ours.st_dev != there.st_dev || fchmod(pull->stage.tree_fd, 0700) < 0)
+		return;
+	(void)fs_rename(place->parent_fd, place->name, place->temp_fd, "failed", true, NULL);
+}
+
+static int put_in_place(struct pull *pull, struct place *place, struct err *err)
+{
+	int result = stage_finish(&pull->stage, err);
+
+	/* One sync for everything: nothing is visible before it has returned. */
+	if (result == 0)
+		result = fs_sync_tree(pull->stage.tree_fd, err);
+	if (result == 0 && stored_is_interrupted(&pull->options->place))
+		result = given_up(err);
+	if (result < 0)
+		return result;
+	result = stage_publish(&pull->stage, place->parent_fd, place->name, err);
+	if (result == -ERR_BATCH_EXISTS)
+		return exists_already(pull->options->target, err);
+	if (result < 0)
+		take_back(pull, place);
+	return result;
+}
+
+static int pull_into(struct pull *pull, struct place *place, int64_t started_us, struct err *err)
+{
+	int result = check_space(place, &pull->stored, err);
+
+	if (result == 0)
+		result = stage_open(&pull->stage, place->temp_fd, pull->options->place.transfer_id, err);
+	if (result < 0)
+		return result;
+	result = bring(pull, started_us, err);
+	if (result == 0)
+		result = put_in_place(pull, place, err);
+	if (result == -ERR_NO_SPACE)
+		err_hint(err, "free space on the target's file system, then pull again");
+	stage_close(&pull->stage);
+	return result;
+}
+
+static struct pull *pull_new(const struct pull_options *options)
+{
+	struct pull *pull = must_zalloc(1, sizeof(*pull));
+	pthread_condattr_t attributes;
+
+	pull->options = options;
+	pthread_mutex_init(&pull->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&pull->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	return pull;
+}
+
+static void pull_free(struct pull **pull)
+{
+	pthread_cond_destroy(&(*pull)->changed);
+	pthread_mutex_destroy(&(*pull)->lock);
+	free(*pull);
+	*pull = NULL;
+}
+
+int pull_folder(const struct pull_options *options, struct pull_result *ret_result, struct err *err)
+{
+	int64_t started_us = clock_mono_us();
+	struct pull *pull = pull_new(options);
+	struct place place;
+
+	*ret_result = (struct pull_result){ 0 };
+	int result = place_open(&place, options->target, err);
+	if (result == 0)
+		result = stored_open(&options->place, &pull->stored, err);
+	if (result == 0) {
+		result = pull_into(pull, &place, started_us, err);
+		stored_close(&pull->stored);
+	}
+	result = place_close(&place, result, err);
+	ret_result->files = atomic_load(&pull->files_done);
+	ret_result->bytes = atomic_load(&pull->bytes_done);
+	ret_result->entries = pull->stored.entry_count;
+	ret_result->retries = atomic_load(&pull->retries);
+	ret_result->elapsed_us = clock_mono_us() - started_us;
+	pull_free(&pull);
+	return result;
+}

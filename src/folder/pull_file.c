@@ -1,0 +1,189 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "folder/pull_impl.h"
+#include "sys/fetch.h"
+#include "sys/fs.h"
+
+#define TRIES_MAX     5 /* in a row that bring nothing; each goes on where the last one broke off */
+#define RETRY_US      (200 * MSEC_US)
+#define STEP_US       (100 * MSEC_US)
+#define URL_SIZE      1024
+#define HEADER_SIZE   300
+#define SHOWN_SIZE    300
+#define ERROR_MAX     (64 * KIB)
+#define RETRY_STEP_US (20 * MSEC_US)
+
+/* One thread's own. */
+struct worker {
+	struct pull *pull;
+	struct fetch *fetch;
+	struct stage_cursor cursor;
+	struct digest *digest;
+	/* The file at hand. */
+	const struct pull_file *file;
+	int fd;
+	uint64_t received_bytes;
+	bool is_call_over;
+	bool is_local_fault; /* trying again would not help: the disk here, or a server that sends too much */
+};
+
+static bool take_piece(struct fetch_call *call, struct str piece)
+{
+	struct worker *worker = call->owner;
+
+	if (pull_is_over(worker->pull))
+		return false;
+	if (piece.size > worker->file->size_bytes - worker->received_bytes) {
+		worker->is_local_fault = true;
+		err_set(&call->err, ERR_INTEGRITY, "more than the %" PRIu64 " bytes of the file came",
+			worker->file->size_bytes);
+		return false;
+	}
+	if (fs_write_all(worker->fd, piece.data, piece.size, (int64_t)worker->received_bytes, &call->err) < 0) {
+		worker->is_local_fault = true;
+		return false;
+	}
+	digest_feed(worker->digest, piece.data, piece.size);
+	worker->received_bytes += piece.size;
+	atomic_fetch_add(&worker->pull->bytes_done, piece.size);
+	return true;
+}
+
+static void call_done(struct fetch *fetch, struct fetch_call *call)
+{
+	struct worker *worker = call->owner;
+
+	(void)fetch;
+	worker->is_call_over = true;
+}
+
+/* One call for what is missing. */
+static int fetch_rest(struct worker *worker, struct err *err)
+{
+	const struct stored_place *place = &worker->pull->options->place;
+	char url[URL_SIZE], key[HEADER_SIZE], range[64];
+	struct fetch_call call = FETCH_CALL_INIT;
+
+	snprintf(url, sizeof(url), "%s/api/v1/transfers/%s/files/%" PRIu64, place->url, place->transfer_id,
+		 worker->file->seq);
+	snprintf(key, sizeof(key), "X-Api-Key: %s", place->api_key);
+	snprintf(range, sizeof(range), "Range: bytes=%" PRIu64 "-", worker->received_bytes);
+	call.url = url;
+	call.headers[0] = key;
+	call.headers[1] = worker->received_bytes > 0 ? range : NULL;
+	call.answer.limit = ERROR_MAX;
+	call.sink = take_piece;
+	call.done = call_done;
+	call.owner = worker;
+	worker->is_call_over = false;
+	fetch_start(worker->fetch, &call);
+	while (!worker->is_call_over && !pull_is_over(worker->pull))
+		fetch_step(worker->fetch, STEP_US);
+	if (!worker->is_call_over)
+		fetch_cancel(worker->fetch, &call);
+	buf_fini(&call.answer);
+	mem_wipe(key, sizeof(key));
+	if (!worker->is_call_over)
+		return err_set(err, ERR_CLOSED, "the pull was given up");
+	*err = call.err;
+	return -(int)call.err.code;
+}
+
+static void pause_before_retry(struct worker *worker, int64_t wait_us)
+{
+	const struct timespec step = { .tv_nsec = (long)(RETRY_STEP_US * 1000) };
+
+	for (int64_t end_us = clock_mono_us() + wait_us; clock_mono_us() < end_us && !pull_is_over(worker->pull);)
+		(void)nanosleep(&step, NULL);
+}
+
+/* All bytes, however many calls it takes. */
+static int fetch_bytes(struct worker *worker, struct err *err)
+{
+	unsigned try_count = 0;
+
+	for (;;) {
+		uint64_t before_bytes = worker->received_bytes;
+		int result = fetch_rest(worker, err);
+		if (result == 0 && worker->received_bytes < worker->file->size_bytes)
+			return err_set(err, ERR_INTEGRITY, "%" PRIu64 " of its %" PRIu64 " bytes came",
+				       worker->received_bytes, worker->file->size_bytes);
+		if (result == 0)
+			return 0;
+		/* A break after the last byte: the digest will tell. */
+		if (worker->received_bytes == worker->file->size_bytes && !worker->is_local_fault)
+			return 0;
+		try_count = worker->received_bytes > before_bytes ? 1 : try_count + 1;
+		if (worker->is_local_fault || pull_is_over(worker->pull) || try_count >= TRIES_MAX ||
+		    err_retry((enum err_code) - result) == ERR_RETRY_NO)
+			return result;
+		atomic_fetch_add(&worker->pull->retries, 1);
+		pause_before_retry(worker, RETRY_US << try_count);
+	}
+}
+
+static int check_digest(struct worker *worker, struct err *err)
+{
+	char hex[DIGEST_HEX_SIZE];
+
+	digest_hex(worker->digest, hex);
+	if (strcmp(hex, worker->file->digest) == 0)
+		return 0;
+	return err_set(err, ERR_INTEGRITY, "its %s is %s, that of the stored file is %s",
+		       digest_name(worker->pull->stored.digest), hex, worker->file->digest);
+}
+
+static int fetch_file(struct worker *worker, struct err *err)
+{
+	const struct pull_file *file = worker->file;
+	struct str path = { file->path, file->path_size };
+	char shown[SHOWN_SIZE];
+
+	worker->received_bytes = 0;
+	worker->is_local_fault = false;
+	digest_restart(worker->digest);
+	worker->fd = stage_file(&worker->cursor, path, file->mode, err);
+	if (worker->fd < 0)
+		return worker->fd;
+	int result = fetch_bytes(worker, err);
+	if (result == 0)
+		result = check_digest(worker, err);
+	if (result == 0)
+		result = stage_file_end(&worker->pull->stage, &worker->fd, path, file->mode, file->mtime_ns, err);
+	fs_close(&worker->fd);
+	if (result < 0)
+		return err_wrap(err, "'%s'", str_display(path, shown, sizeof(shown)));
+	atomic_fetch_add(&worker->pull->files_done, 1);
+	return 0;
+}
+
+void *pull_files(void *argument)
+{
+	struct worker worker = { .pull = argument, .fd = -1 };
+	struct err err = ERR_INIT;
+	struct pull_file *file;
+
+	int result = fetch_new(&worker.fetch, &err);
+	if (result < 0) {
+		pull_fail(worker.pull, &err);
+		return NULL;
+	}
+	worker.digest = digest_new(worker.pull->stored.digest);
+	stage_cursor_init(&worker.cursor, &worker.pull->stage);
+	while ((file = pull_take(worker.pull)) != NULL) {
+		worker.file = file;
+		if (fetch_file(&worker, &err) < 0)
+			pull_fail(worker.pull, &err);
+		free(file);
+	}
+	stage_cursor_fini(&worker.cursor);
+	digest_free(&worker.digest);
+	fetch_free(&worker.fetch);
+	return NULL;
+}

@@ -1,0 +1,37 @@
+/* A completed transfer as its client sees it again: the facts of the transfer, and the manifest that lies beside the final folder, in which every
+ * file has its digest. The manifest is fetched into a temporary file without a name and checked whole (form, paths, counts, a digest for each
+ * file) before anybody acts on any line of it: the server is not trusted. */
+#ifndef HENG_FOLDER_STORED_H
+#define HENG_FOLDER_STORED_H
+
+#include "base/digest.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "wire/manifest.h"
+
+struct stored_place {
+	const char *url, *api_key; /* http://host:port of the scheduler */
+	const char *transfer_id;
+	volatile const bool *is_interrupted; /* NULL, or looked at on the way: then the work ends with ERR_WAITING */
+};
+
+struct stored {
+	int manifest_fd; /* -1: closed */
+	enum digest_kind digest;
+	bool is_in_place; /* the folder is in the final store */
+	uint64_t entry_count, file_count, total_bytes;
+};
+
+/* Fetches and checks. ERR_STATE when the transfer is not completed, ERR_PEER, ERR_MANIFEST_BAD or ERR_ENTRY_REFUSED when the manifest is not one
+ * that a push could have sent. */
+int stored_open(const struct stored_place *place, struct stored *ret_stored, struct err *err);
+void stored_close(struct stored *stored);
+
+/* Each entry in the manifest's order, from the first; digest is "" but for files. Slices are valid during the callback only; a negative return
+ * stops. */
+typedef int stored_entry_fn(void *owner, const struct manifest_entry *entry, const char *digest, struct err *err);
+int stored_each(const struct stored *stored, stored_entry_fn *on_entry, void *owner, struct err *err);
+
+bool stored_is_interrupted(const struct stored_place *place);
+
+#endif
