@@ -130,12 +130,15 @@ static int health_run(struct http_task *task)
 	uint64_t reserved_bytes = 0;
 	bool is_low = false;
 	char diagnosis[sizeof(node->diagnosis)];
+	char fs[FS_NAME_SIZE] = "";
 	struct err err = ERR_INIT;
 	struct json json;
 
 	check_if_old(node);
 	get_diagnosis(node, diagnosis, sizeof(diagnosis));
-	if (disk_space(node->disk, &space, &reserved_bytes, &is_low, &err) < 0 && diagnosis[0] == '\0')
+	if (disk_space(node->disk, &space, &reserved_bytes, &is_low, &err) == 0)
+		fs_name(&space, fs);
+	else if (diagnosis[0] == '\0')
 		str_display(str_from(err.text), diagnosis, sizeof(diagnosis));
 	disk_counts(node->disk, &counts);
 	const bool is_failed = diagnosis[0] != '\0';
@@ -152,6 +155,7 @@ static int health_run(struct http_task *task)
 	json_u64(&json, "inodes_free", space.inodes_free);
 	json_u64(&json, "inodes_total", space.inodes_total);
 	json_u64(&json, "reserved_bytes", reserved_bytes);
+	json_c(&json, "fs", fs);
 	json_bool(&json, "is_low", is_low);
 	json_bool(&json, "is_drained", atomic_load(&node->is_drained));
 	json_c(&json, "diagnosis", diagnosis);

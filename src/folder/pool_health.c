@@ -43,6 +43,16 @@ static void health_diagnosis(const json_t *root, const char *status, struct pool
 		snprintf(health->diagnosis, sizeof(health->diagnosis), "the node reports that its disk failed");
 }
 
+/* Which file system the space is on. Without a usable name the node counts as the only one there. */
+static void health_fs(const json_t *root, struct pool_health *health)
+{
+	uint8_t raw[(sizeof(health->fs_name) - 1) / 2];
+
+	if (!health_text(root, "fs", health->fs_name, sizeof(health->fs_name)) ||
+	    !hex_decode(str_from(health->fs_name), raw, sizeof(raw)))
+		health->fs_name[0] = '\0';
+}
+
 static int health_fill(const json_t *root, struct pool_health *health, struct err *err)
 {
 	char status[16];
@@ -65,6 +75,7 @@ static int health_fill(const json_t *root, struct pool_health *health, struct er
 	    !health_count(root, "inodes_free", &health->inodes_free) ||
 	    !health_count(root, "reserved_bytes", &reserved))
 		return err_set(err, ERR_PEER, "its health answer does not tell the disk's space");
+	health_fs(root, health);
 	health->free_bytes = reserved < health->free_bytes ? health->free_bytes - reserved : 0;
 	return 0;
 }

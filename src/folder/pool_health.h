@@ -13,6 +13,7 @@ struct pool_health {
 	char incarnation[33];
 	uint64_t free_bytes; /* less what is promised to writes under way */
 	uint64_t total_bytes, inodes_free;
+	char fs_name[33]; /* "" when it does not tell */
 	bool is_low;
 	char diagnosis[256]; /* "" when the node is well */
 };

@@ -48,6 +48,7 @@ static void entry_good_locked(struct pool_entry *entry, const struct pool_health
 	node->free_bytes = health->free_bytes;
 	node->total_bytes = health->total_bytes;
 	node->inodes_free = health->inodes_free;
+	memcpy(node->fs_name, health->fs_name, sizeof(node->fs_name));
 	memcpy(entry->probe_diagnosis, health->diagnosis, sizeof(entry->probe_diagnosis));
 	entry->is_faulty = health->diagnosis[0] != '\0';
 	entry->is_misplaced = false;

@@ -141,6 +141,7 @@ static void json_node(struct json *json, const struct pool_judged *judged, const
 	json_c(json, "domain", node->domain);
 	json_u64(json, "free_bytes", node->free_bytes);
 	json_u64(json, "total_bytes", node->total_bytes);
+	json_c(json, "fs", node->fs_name);
 	json_c(json, "diagnosis", node->diagnosis);
 	json_u64(json, "missed", node->missed_count);
 	json_u64(json, "chunks_in", node->chunk_count_in);

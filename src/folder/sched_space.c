@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "folder/space.h"
 #include "sys/fs.h"
 
 /* So many open transfers are counted; a scheduler that holds more is far beyond its other limits. */
@@ -15,9 +16,6 @@ struct space_need {
 	uint64_t final_bytes, final_inodes; /* still to be written to the final store */
 };
 
-/* Numbers from clients can be large enough to wrap: then the sum is simply "too much". */
-static uint64_t add_capped(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
-
 static int need_each(void *owner, const struct store_transfer *transfer)
 {
 	struct space_need *need = owner;
@@ -25,9 +23,9 @@ static int need_each(void *owner, const struct store_transfer *transfer)
 	if (need->except_id && strcmp(transfer->id, need->except_id) == 0)
 		return 0;
 	if (transfer->state != TRANSFER_MERGING && transfer->stored_bytes < transfer->total_bytes)
-		need->node_bytes = add_capped(need->node_bytes, transfer->total_bytes - transfer->stored_bytes);
-	need->final_bytes = add_capped(need->final_bytes, transfer->total_bytes);
-	need->final_inodes = add_capped(need->final_inodes, transfer->entry_count);
+		need->node_bytes = space_add(need->node_bytes, transfer->total_bytes - transfer->stored_bytes);
+	need->final_bytes = space_add(need->final_bytes, transfer->total_bytes);
+	need->final_inodes = space_add(need->final_inodes, transfer->entry_count);
 	return 0;
 }
 
@@ -41,21 +39,13 @@ static int space_need(struct sched *sched, struct space_need *need, struct err *
 	return result < 0 ? err_wrap(err, "counting what open transfers still need") : 0;
 }
 
-static uint64_t nodes_free(struct sched *sched, size_t *ret_count)
+static void nodes_room(struct sched *sched, const char *final_fs, struct space_room *ret_room)
 {
 	struct pool_node *nodes = must_zalloc(POOL_NODES_MAX, sizeof(*nodes));
 	size_t count = min_size(pool_list(sched->pool, nodes, POOL_NODES_MAX), POOL_NODES_MAX);
-	uint64_t bytes = 0;
 
-	*ret_count = 0;
-	for (size_t i = 0; i < count; i++) {
-		if (!nodes[i].takes_work)
-			continue;
-		(*ret_count)++;
-		bytes = add_capped(bytes, nodes[i].free_bytes);
-	}
+	space_room(nodes, count, final_fs, ret_room);
 	free(nodes);
-	return bytes;
 }
 
 static int no_space(struct err *err, const char *where, uint64_t wanted, uint64_t promised, uint64_t kept,
@@ -75,61 +65,82 @@ static int no_space(struct err *err, const char *where, uint64_t wanted, uint64_
 
 static bool fits(uint64_t wanted, uint64_t promised, uint64_t kept, uint64_t available)
 {
-	return add_capped(add_capped(wanted, promised), kept) <= available;
+	return space_add(space_add(wanted, promised), kept) <= available;
 }
 
 static int check_final(struct sched *sched, const struct plan_facts *facts, const struct space_need *need,
-		       struct err *err)
+		       const struct fs_space *space, struct err *err)
 {
-	struct fs_space space = { 0 };
-	int result = fs_space(sched->final_fd, &space, err);
-
-	if (result < 0)
-		return err_wrap(err, "asking for the space of the final store %s", sched->final_dir);
-	if (!fits(facts->total_bytes, need->final_bytes, sched->final_free_floor_bytes, space.free_bytes))
+	if (!fits(facts->total_bytes, need->final_bytes, sched->final_free_floor_bytes, space->free_bytes))
 		return no_space(err, "in the final store", facts->total_bytes, need->final_bytes,
-				sched->final_free_floor_bytes, space.free_bytes);
+				sched->final_free_floor_bytes, space->free_bytes);
 	/* File systems that make inodes as they go (btrfs) report none at all. */
-	if (space.inodes_total == 0 || fits(facts->entry_count, need->final_inodes, 0, space.inodes_free))
+	if (space->inodes_total == 0 || fits(facts->entry_count, need->final_inodes, 0, space->inodes_free))
 		return 0;
 	err_set(err, ERR_NO_SPACE,
 		"no room in the final store: the folder has %" PRIu64 " entries, other open transfers %" PRIu64
 		", and %" PRIu64 " inodes are free",
-		facts->entry_count, need->final_inodes, space.inodes_free);
+		facts->entry_count, need->final_inodes, space->inodes_free);
 	err_hint(err, "free inodes there, or let open transfers end, then push again");
 	return -ERR_NO_SPACE;
+}
+
+/* The nodes first, as if the final store needed nothing; then that; then both together where they share a file system, as the chunks stay until the
+ * folder is put together. */
+static int check_all(struct sched *sched, const struct plan_facts *facts, const struct space_need *need,
+		     const struct fs_space *final_space, const struct space_room *room, struct err *err)
+{
+	uint64_t total = facts->total_bytes, shared = 0;
+	int result;
+
+	if (room->is_final_shared)
+		shared = room->final_bytes < final_space->free_bytes ? room->final_bytes : final_space->free_bytes;
+	if (!fits(total, need->node_bytes, 0, space_add(room->bytes, shared)))
+		return no_space(err, "on the nodes", total, need->node_bytes, 0, space_add(room->bytes, shared));
+	result = check_final(sched, facts, need, final_space, err);
+	if (result < 0 || !room->is_final_shared)
+		return result;
+	if (fits(space_add(total, total), space_add(need->node_bytes, need->final_bytes), sched->final_free_floor_bytes,
+		 space_add(room->bytes, shared)))
+		return 0;
+	return no_space(err, "for the folder twice, in chunks on the nodes and in the final store, which share a disk",
+			space_add(total, total), space_add(need->node_bytes, need->final_bytes),
+			sched->final_free_floor_bytes, space_add(room->bytes, shared));
 }
 
 int sched_space_check(struct sched *sched, const struct plan_facts *facts, const struct sched_claim *own,
 		      const char *except_id, struct err *err)
 {
 	struct space_need need = { .except_id = except_id };
-	uint64_t available;
-	size_t node_count;
+	struct fs_space final_space = { 0 };
+	char final_fs[FS_NAME_SIZE];
+	struct space_room room;
 	int result = space_need(sched, &need, err);
 
 	if (result < 0)
 		return result;
+	result = fs_space(sched->final_fd, &final_space, err);
+	if (result < 0)
+		return err_wrap(err, "asking for the space of the final store %s", sched->final_dir);
+	fs_name(&final_space, final_fs);
 	pthread_mutex_lock(&sched->claim_lock);
 	for (size_t i = 0; i < SCHED_PLANNERS; i++) {
 		const struct sched_claim *claim = &sched->claims[i];
 
 		if (!claim->is_taken || claim == own)
 			continue;
-		need.node_bytes = add_capped(need.node_bytes, claim->bytes);
-		need.final_bytes = add_capped(need.final_bytes, claim->bytes);
-		need.final_inodes = add_capped(need.final_inodes, claim->entries);
+		need.node_bytes = space_add(need.node_bytes, claim->bytes);
+		need.final_bytes = space_add(need.final_bytes, claim->bytes);
+		need.final_inodes = space_add(need.final_inodes, claim->entries);
 	}
 	pthread_mutex_unlock(&sched->claim_lock);
-	available = nodes_free(sched, &node_count);
-	if (node_count == 0) {
+	nodes_room(sched, final_fs, &room);
+	if (room.node_count == 0) {
 		err_set(err, ERR_NO_NODES, "no node takes work at present");
 		err_hint(err, "see GET /api/v1/nodes for what each node says; start one, or free space");
 		return -ERR_NO_NODES;
 	}
-	if (!fits(facts->total_bytes, need.node_bytes, 0, available))
-		return no_space(err, "on the nodes", facts->total_bytes, need.node_bytes, 0, available);
-	return check_final(sched, facts, &need, err);
+	return check_all(sched, facts, &need, &final_space, &room, err);
 }
 
 int sched_claim(struct sched *sched, struct str batch, const struct plan_facts *facts, struct sched_claim **ret_claim,

@@ -43,9 +43,14 @@ int fs_remove_tree(int dir_fd, const char *name, struct err *err);
 struct fs_space {
 	uint64_t total_bytes, free_bytes; /* free to an unprivileged writer */
 	uint64_t inodes_total, inodes_free;
-	uint64_t fs_id;
+	uint64_t fs_id; /* the device's number */
 };
 int fs_space(int fd, struct fs_space *ret_space, struct err *err);
+/* 32 hex digits that tell this file system from all others of this and of other machines, the same for all processes and containers under one kernel,
+ * until it boots anew; "" where the kernel does not tell. A network file system has another name on each machine, a btrfs subvolume and a
+ * container's own overlay have names of their own. */
+#define FS_NAME_SIZE 33
+void fs_name(const struct fs_space *space, char target[FS_NAME_SIZE]);
 
 /* Takes a lock file (flock) for the life of the process; refuses in words, naming the holder's pid, when another holds it. Returns fd. */
 int fs_lock(const char *path, struct err *err);

@@ -766,6 +766,27 @@ static void health_answers_that_are_none(void **state)
 				  &health, NULL),
 		0);
 	assert_int_equal(health.free_bytes, 0);
+	assert_string_equal(health.fs_name, "");
+	/* A name of a file system is 32 hex digits, or none. */
+	static const struct {
+		const char *told, *kept;
+	} names[] = {
+		{ "\"0123456789abcdef0123456789abcdef\"", "0123456789abcdef0123456789abcdef" },
+		{ "\"0123456789abcdef0123456789abcdef0\"", "" },
+		{ "\"0123456789abcdef0123456789abcde\"", "" },
+		{ "\"0123456789abcdef0123456789abcdeg\"", "" },
+		{ "\"\"", "" },
+		{ "7", "" },
+	};
+	for (size_t i = 0; i < COUNT_OF(names); i++) {
+		char text[256];
+		(void)snprintf(text, sizeof(text),
+			       "{\"status\":\"ok\",\"node_id\":\"n1\",\"incarnation\":\"i\",\"free_bytes\":5,"
+			       "\"total_bytes\":9,\"inodes_free\":1,\"reserved_bytes\":0,\"fs\":%s}",
+			       names[i].told);
+		assert_int_equal(pool_health_parse(str_from(text), &health, NULL), 0);
+		assert_string_equal(health.fs_name, names[i].kept);
+	}
 	/* A failed disk cannot tell its space. */
 	assert_int_equal(pool_health_parse(STR("{\"status\":\"failed\",\"node_id\":\"n1\",\"incarnation\":\"i\"}"),
 					   &health, NULL),
