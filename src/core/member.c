@@ -129,8 +129,6 @@ bool member_state_find(const char *name, enum member_state *ret_state)
 	return false;
 }
 
-bool member_takes_work(enum member_state state) { return state == MEMBER_HEALTHY || state == MEMBER_SUSPECT; }
-
 int64_t member_health_ppm(enum member_state state)
 {
 	static const int64_t values_ppm[MEMBER_STATES] = {

@@ -41,7 +41,6 @@ void member_init(struct member *member, enum member_state state, int64_t now_us)
 bool member_step(struct member *member, const struct member_rules *rules, enum member_event event, int64_t now_us);
 const char *member_state_name(enum member_state state); /* "healthy", ... */
 bool member_state_find(const char *name, enum member_state *ret_state);
-bool member_takes_work(enum member_state state);    /* Healthy and Suspect */
 int64_t member_health_ppm(enum member_state state); /* Healthy 1.0, Suspect 0.3, Leaving 0.15, others 0 */
 
 #endif

@@ -62,16 +62,6 @@ bool report_field_find(const char *name, enum report_field *ret_field)
 	return false;
 }
 
-bool report_set_named(struct report *report, const char *name, int64_t value)
-{
-	enum report_field field;
-
-	if (!report_field_find(name, &field))
-		return false;
-	report_set(report, field, value);
-	return true;
-}
-
 void report_json(struct json *json, const struct report *report)
 {
 	for (unsigned i = 0; i < REPORT_FIELDS; i++) {

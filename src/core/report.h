@@ -53,8 +53,6 @@ void report_set(struct report *report, enum report_field field, int64_t value); 
 int64_t report_field_max(enum report_field field);
 /* Numbers as keys of the object that is open; unknown ones are left out. */
 void report_json(struct json *json, const struct report *report);
-/* Sets one number by its key; false: no such key. A negative value makes it unknown. */
-bool report_set_named(struct report *report, const char *name, int64_t value);
 
 /* The whole message as one JSON object:
  * {"node_id":"n1","incarnation":"...","sequence":7,"metrics":{"cpu_busy_milli":1500,...},

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "core/curve.h"
 #include "folder/push_impl.h"
 
 #define PUSH_BACKOFF_BASE_US (100 * MSEC_US)
@@ -19,11 +20,9 @@ bool push_is_interrupted(const struct push *push)
 
 int64_t push_backoff_us(struct push *push, unsigned try_count)
 {
-	int64_t ceiling_us = PUSH_BACKOFF_MAX_US;
-	if (try_count < 7)
-		ceiling_us = min_i64(ceiling_us, PUSH_BACKOFF_BASE_US << (try_count > 0 ? try_count - 1 : 0));
-	/* Full jitter (never quite nothing): many clients that failed together do not come back together. */
-	return 5 * MSEC_US + (int64_t)rng_below(&push->rng, (uint64_t)ceiling_us);
+	/* Never quite nothing, so that a refusal that comes at once does not become a busy loop. */
+	return 5 * MSEC_US + curve_backoff_us(try_count > 0 ? try_count - 1 : 0, PUSH_BACKOFF_BASE_US,
+					      PUSH_BACKOFF_MAX_US, &push->rng);
 }
 
 /* Fills the shares: the nodes that took most, in the table's order. */

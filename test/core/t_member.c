@@ -114,12 +114,11 @@ static void test_names_and_work(void **state)
 	static const struct {
 		enum member_state state;
 		const char *name;
-		bool takes_work;
 		int64_t health_ppm;
 	} rows[] = {
-		{ MEMBER_HEALTHY, "healthy", true, 1000000 }, { MEMBER_SUSPECT, "suspect", true, 300000 },
-		{ MEMBER_LEAVING, "leaving", false, 150000 }, { MEMBER_UNREACHABLE, "unreachable", false, 0 },
-		{ MEMBER_REMOVED, "removed", false, 0 },
+		{ MEMBER_HEALTHY, "healthy", 1000000 }, { MEMBER_SUSPECT, "suspect", 300000 },
+		{ MEMBER_LEAVING, "leaving", 150000 },  { MEMBER_UNREACHABLE, "unreachable", 0 },
+		{ MEMBER_REMOVED, "removed", 0 },
 	};
 
 	enum member_state found = MEMBER_REMOVED;
@@ -130,7 +129,6 @@ static void test_names_and_work(void **state)
 		assert_true(member_state_find(rows[i].name, &found));
 		assert_int_equal(found, rows[i].state);
 		assert_string_equal(member_state_name(rows[i].state), rows[i].name);
-		assert_int_equal(member_takes_work(rows[i].state), rows[i].takes_work);
 	}
 	found = MEMBER_SUSPECT;
 	assert_false(member_state_find("", &found));

@@ -27,19 +27,14 @@ static void test_fields(void **state)
 	assert_int_equal(report.started_wall_us, 1000 + REPORT_started_wall_us);
 	for (unsigned i = 0; i < REPORT_FIELDS; i++) {
 		assert_int_equal(report_get(&report, (enum report_field)i), 1000 + i);
-		assert_true(report_set_named(&report, report_rows[i].name, 7 + i));
-		assert_int_equal(report_get(&report, (enum report_field)i), 7 + i);
 	}
 	/* Nought is a number, below it is unknown. */
-	assert_true(report_set_named(&report, "threads", 0));
+	report_set(&report, REPORT_threads, 0);
 	assert_int_equal(report.threads, 0);
-	assert_true(report_set_named(&report, "threads", -40));
+	report_set(&report, REPORT_threads, -40);
 	assert_int_equal(report.threads, REPORT_UNKNOWN);
 	report_set(&report, REPORT_threads, INT64_MIN);
 	assert_int_equal(report.threads, REPORT_UNKNOWN);
-	assert_false(report_set_named(&report, "", 1));
-	assert_false(report_set_named(&report, "thread", 1));
-	assert_false(report_set_named(&report, "threads ", 1));
 }
 
 static void test_json_leaves_out_the_unknown(void **state)
