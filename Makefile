@@ -98,7 +98,7 @@ units: $(UNIT_TESTS)
 replays: $(FUZZ_REPLAYS)
 unit: units replays
 	@tools/test-run $(OUT) unit
-compile: $(MAIN_OBJECT) $(LIB_OBJECTS) $(UNIT_TESTS)
+compile: $(MAIN_OBJECT) $(LIB_OBJECTS) $(UNIT_TESTS) $(BENCH_BINARIES)
 
 lint: deps-test
 	@tools/floors

@@ -145,7 +145,7 @@ static void input_make(struct score_input *input, size_t i, struct rng *rng)
 	struct report *report = &input->report;
 
 	memset(input, 0, sizeof(*input));
-	(void)snprintf(input->id, sizeof(input->id), "%s", ids[i]);
+	(void)str_copy(str_from(ids[i]), input->id, sizeof(input->id));
 	input->weight_milli = 1000;
 	input->state = MEMBER_HEALTHY;
 	input->age_us = (int64_t)rng_below(rng, 3 * SEC_US);
