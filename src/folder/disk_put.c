@@ -37,6 +37,7 @@ struct disk_put {
 	struct digest *digest;
 	int dir_fd, fd;
 	bool is_part_there;
+	bool ends_in_hole; /* the file is shorter than what was written to it */
 };
 
 /* --- names --- */
@@ -468,7 +469,7 @@ int disk_write(struct disk_put *put, const void *data, size_t size, struct err *
 	if (r < 0)
 		return r;
 	digest_feed(put->digest, data, size);
-	r = fs_write_all(put->fd, data, size, (int64_t)put->written_bytes, to);
+	r = fs_write_sparse(put->fd, data, size, (int64_t)put->written_bytes, &put->ends_in_hole, to);
 	if (r < 0)
 		r = disk_fail(put->disk, to, "cannot write a chunk");
 	else
@@ -499,6 +500,8 @@ static int make_durable(struct disk_put *put, struct err *err)
 	int r;
 
 	keep_digest(put);
+	if (put->ends_in_hole && fs_set_size(put->fd, put->size_bytes, err) < 0)
+		return disk_fail(put->disk, err, "cannot end a chunk");
 	r = fs_sync_data(put->fd, put->part_name, err);
 	if (r < 0)
 		return disk_fail(put->disk, err, "cannot sync a chunk");

@@ -29,6 +29,7 @@ struct worker {
 	const struct pull_file *file;
 	int fd;
 	uint64_t received_bytes;
+	bool ends_in_hole;
 	bool is_call_over;
 	bool is_local_fault; /* trying again would not help: the disk here, or a server that sends too much */
 };
@@ -45,7 +46,8 @@ static bool take_piece(struct fetch_call *call, struct str piece)
 			worker->file->size_bytes);
 		return false;
 	}
-	if (fs_write_all(worker->fd, piece.data, piece.size, (int64_t)worker->received_bytes, &call->err) < 0) {
+	if (fs_write_sparse(worker->fd, piece.data, piece.size, (int64_t)worker->received_bytes, &worker->ends_in_hole,
+			    &call->err) < 0) {
 		worker->is_local_fault = true;
 		return false;
 	}
@@ -146,7 +148,7 @@ static int fetch_file(struct worker *worker, struct err *err)
 	char shown[SHOWN_SIZE];
 
 	worker->received_bytes = 0;
-	worker->is_local_fault = false;
+	worker->is_local_fault = worker->ends_in_hole = false;
 	digest_restart(worker->digest);
 	worker->fd = stage_file(&worker->cursor, path, file->mode, err);
 	if (worker->fd < 0)
@@ -154,6 +156,8 @@ static int fetch_file(struct worker *worker, struct err *err)
 	int result = fetch_bytes(worker, err);
 	if (result == 0)
 		result = check_digest(worker, err);
+	if (result == 0 && worker->ends_in_hole)
+		result = fs_set_size(worker->fd, file->size_bytes, err);
 	if (result == 0)
 		result = stage_file_end(&worker->pull->stage, &worker->fd, path, file->mode, file->mtime_ns, err);
 	fs_close(&worker->fd);

@@ -238,6 +238,38 @@ int fs_write_all(int fd, const void *data, size_t size, int64_t offset, struct e
 	return 0;
 }
 
+/* The first word settles it for nearly every block that is not zeros. */
+static bool is_zeros(const char *data, size_t size) { return data[0] == 0 && memcmp(data, data + 1, size - 1) == 0; }
+
+int fs_write_sparse(int fd, const void *data, size_t size, int64_t offset, bool *ret_ends_in_hole, struct err *err)
+{
+	const char *from = data;
+	size_t start = 0;
+	int result = 0;
+
+	for (size_t at = (size_t)(-offset & (int64_t)(FS_BLOCK_BYTES - 1)); size >= at + FS_BLOCK_BYTES && result == 0;
+	     at += FS_BLOCK_BYTES) {
+		if (!is_zeros(from + at, FS_BLOCK_BYTES))
+			continue;
+		if (at > start)
+			result = fs_write_all(fd, from + start, at - start, offset + (int64_t)start, err);
+		start = at + FS_BLOCK_BYTES;
+	}
+	*ret_ends_in_hole = start == size && size > 0;
+	if (result == 0 && start < size)
+		result = fs_write_all(fd, from + start, size - start, offset + (int64_t)start, err);
+	return result;
+}
+
+int fs_set_size(int fd, uint64_t size_bytes, struct err *err)
+{
+	if (ftruncate(fd, (off_t)size_bytes) == 0)
+		return 0;
+	int number = errno;
+	err_sys(err, ERR_SYSTEM, number, "cannot make a file %llu bytes long", (unsigned long long)size_bytes);
+	return fs_fail(err, ERR_SYSTEM, number);
+}
+
 int fs_read_all(int fd, void *target, size_t size, int64_t offset, size_t *ret_size, struct err *err)
 {
 	size_t done_bytes = 0;

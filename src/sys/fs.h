@@ -8,6 +8,8 @@
 #include "base/err.h"
 #include "base/buf.h"
 
+#define FS_BLOCK_BYTES ((size_t)4096) /* of a hole; where a file system has larger blocks, fewer holes come of it */
+
 /* Descriptors and memory dropped at scope end: AUTO(fs_close) int fd = -1; */
 void fs_close(int *fd);
 
@@ -20,6 +22,10 @@ int fs_open_dir(const char *path, struct err *err);                  /* O_PATH-l
 
 int fs_write_all(int fd, const void *data, size_t size, int64_t offset,
 		 struct err *err); /* pwrite until done; offset -1: write() */
+/* Into a file that is being made and has no bytes there yet: whole blocks of zeros are left out, so that a sparse file stays one. When they are the
+ * last of it the file is too short until fs_set_size says where it ends. */
+int fs_write_sparse(int fd, const void *data, size_t size, int64_t offset, bool *ret_ends_in_hole, struct err *err);
+int fs_set_size(int fd, uint64_t size_bytes, struct err *err);
 int fs_read_all(int fd, void *target, size_t size, int64_t offset, size_t *ret_size,
 		struct err *err); /* until size or end of file */
 /* The whole small file; refuses one larger than limit. */

@@ -190,6 +190,38 @@ static void t_put_and_read(void **state)
 	assert_space_returned(world->disk);
 }
 
+/* Zeros take no room on the disk, and are there all the same. */
+static void t_holes(void **state)
+{
+	struct world *world = *state;
+	struct chunk_text text;
+	struct err err = ERR_INIT;
+	struct stat st;
+	char *data = must_zalloc(1, MIB), *back = must_alloc(MIB);
+	uint64_t size;
+	size_t got;
+
+	for (uint64_t row = 0; row < 3; row++) {
+		memset(data, 0, MIB);
+		/* All zeros; zeros at the end; zeros at the front. */
+		if (row > 0)
+			data[row == 1 ? 0 : MIB - 1] = 'x';
+		fill(&text, 1, row, data, MIB, "r1");
+		assert_int_equal(put(world->disk, &text.chunk, data, MIB, &err), 0);
+		AUTO(fs_close) int fd = disk_read(world->disk, T, 1, row, &size, &err);
+		assert_int_equal(size, MIB);
+		assert_int_equal(fs_read_all(fd, back, MIB, 0, &got, &err), 0);
+		assert_int_equal(got, MIB);
+		assert_memory_equal(back, data, MIB);
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_in_range(st.st_blocks * 512, 0, 64 * KIB);
+		text.chunk.request_id = "r2";
+		assert_int_equal(put(world->disk, &text.chunk, data, MIB, &err), DISK_HAVE);
+	}
+	free(back);
+	free(data);
+}
+
 static void t_conflict(void **state)
 {
 	struct world *world = *state;
@@ -638,6 +670,7 @@ static void t_full(void **state)
 	uint64_t reserved_bytes;
 	bool is_low;
 
+	memset(data, 'x', 4 * MIB); /* zeros would take no room */
 	snprintf(path, sizeof(path), "%s/small", world->path);
 	assert_int_equal(mkdir(path, 0700), 0);
 	if (mount("tmpfs", path, "tmpfs", 0, "size=8m") < 0) {
@@ -728,15 +761,25 @@ static void t_no_descriptors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		DISK_TEST(t_put_and_read), DISK_TEST(t_conflict),
-		DISK_TEST(t_rot),          DISK_TEST(t_mismatch_and_truncation),
-		DISK_TEST(t_names),        DISK_TEST(t_symlink),
-		DISK_TEST(t_two_at_once),  DISK_TEST(t_turn),
-		DISK_TEST(t_restart),      DISK_TEST(t_remove),
-		DISK_TEST(t_floor),        DISK_TEST(t_full),
-		DISK_TEST(t_breaker),      DISK_TEST(t_rot_unknown),
-		DISK_TEST(t_transfers),    DISK_TEST(t_known_is_durable),
-		DISK_TEST(t_remove_race),  DISK_TEST(t_no_descriptors),
+		DISK_TEST(t_put_and_read),
+		DISK_TEST(t_holes),
+		DISK_TEST(t_conflict),
+		DISK_TEST(t_rot),
+		DISK_TEST(t_mismatch_and_truncation),
+		DISK_TEST(t_names),
+		DISK_TEST(t_symlink),
+		DISK_TEST(t_two_at_once),
+		DISK_TEST(t_turn),
+		DISK_TEST(t_restart),
+		DISK_TEST(t_remove),
+		DISK_TEST(t_floor),
+		DISK_TEST(t_full),
+		DISK_TEST(t_breaker),
+		DISK_TEST(t_rot_unknown),
+		DISK_TEST(t_transfers),
+		DISK_TEST(t_known_is_durable),
+		DISK_TEST(t_remove_race),
+		DISK_TEST(t_no_descriptors),
 		DISK_TEST(t_sync_fails),
 	};
 

@@ -220,6 +220,62 @@ static void test_read_and_write(void **state)
 	assert_int_equal(fs_read_file("/dev/zero", 100000, &none, &err), -ERR_LIMIT);
 }
 
+/* The bytes are the same whether or not there are holes, wherever the zeros begin and end; and holes there are. */
+static void test_sparse(void **state)
+{
+	static const struct {
+		size_t size, data_at, data_size; /* all else is zeros */
+		int64_t offset;
+	} rows[] = {
+		{ 1, 0, 1, 0 },
+		{ 1, 0, 0, 0 },
+		{ 4095, 0, 0, 0 },
+		{ 4096, 0, 0, 0 },
+		{ 4097, 4096, 1, 0 },
+		{ 3 * 4096, 4096, 4096, 0 },
+		{ 3 * 4096, 4095, 2, 0 },
+		{ 3 * 4096 + 5, 0, 1, 7 },
+		{ 3 * 4096 + 5, 0, 0, 4095 },
+		{ 8 * 4096, 8 * 4096 - 1, 1, 4096 },
+		{ 8 * 4096, 5000, 9000, 1 },
+		{ 2 * 4096 - 1, 0, 0, 1 },
+		{ 100, 0, 100, 4090 },
+	};
+	static char data[8 * 4096 + 64], back[sizeof(data) + 4096];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct err err = ERR_INIT;
+		bool ends_in_hole = false;
+		struct stat st;
+		size_t got = 0;
+		AUTO(fs_close) int fd = open(at("sparse"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+		memset(data, 0, sizeof(data));
+		memset(data + rows[i].data_at, 'x', rows[i].data_size);
+		assert_int_equal(fs_write_sparse(fd, data, rows[i].size, rows[i].offset, &ends_in_hole, &err), 0);
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_int_equal(ends_in_hole, (size_t)st.st_size < (size_t)rows[i].offset + rows[i].size);
+		assert_int_equal(fs_set_size(fd, (uint64_t)rows[i].offset + rows[i].size, &err), 0);
+		assert_int_equal(fs_read_all(fd, back, sizeof(back), rows[i].offset, &got, &err), 0);
+		assert_int_equal(got, rows[i].size);
+		assert_memory_equal(back, data, got);
+	}
+	/* A gap between two blocks with data is a hole for the file system too, where it has any. */
+	struct err err = ERR_INIT;
+	bool ends_in_hole = true;
+	AUTO(fs_close) int fd = open(at("sparse"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+	memset(data, 0, sizeof(data));
+	data[0] = data[7 * 4096] = 'x';
+	assert_int_equal(fs_write_sparse(fd, data, (size_t)8 * 4096, 0, &ends_in_hole, &err), 0);
+	assert_false(ends_in_hole);
+	assert_int_equal(lseek(fd, 0, SEEK_HOLE), 4096);
+	assert_int_equal(lseek(fd, 4096, SEEK_DATA), 7 * 4096);
+	AUTO(fs_close) int full_fd = open("/dev/full", O_WRONLY);
+	assert_int_equal(fs_write_sparse(full_fd, data, 4096, 0, &ends_in_hole, &err), -ERR_SYSTEM);
+	assert_int_equal(err.sys_errno, ENOSPC);
+}
+
 static size_t entry_count(void)
 {
 	char command[128];
@@ -439,6 +495,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_make_dirs, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_make_dirs_at, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_read_and_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_sparse, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_replace, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rename, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_remove_tree, setup, teardown),
