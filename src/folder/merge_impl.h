@@ -1,4 +1,4 @@
-/* Private to merging: what merge.c (queue, threads), merge_end.c (how a merge ends), merge_node.c (which node may be asked, at which address),
+/* Private to merging: what merge.c (queue, threads), merge_run.c (one attempt), merge_end.c (how a merge ends), merge_node.c (which node may be asked, at which address),
  * merge_pull.c (the chunks of one object) and merge_object.c (from bytes to files) share. */
 #ifndef HENG_FOLDER_MERGE_IMPL_H
 #define HENG_FOLDER_MERGE_IMPL_H
@@ -84,12 +84,16 @@ struct merge_run {
 	uint64_t merged_bytes, merged_files;
 };
 
-/* --- merge.c --- */
+/* --- merge_run.c --- */
+/* One attempt. True: to be done again a little later. */
+bool merge_run_job(struct merge *merge, const char *id);
 bool merge_is_over(const struct merge_run *run); /* stopping or given up: stop what you do */
 void merge_fail(struct merge_run *run, const struct err *err, bool is_retryable);
 /* Something must come again; the transfer goes back to uploading for it. The first reason is kept. */
 void merge_reopen_note(struct merge_run *run, const char *why);
 void merge_unpulled(struct merge_run *run); /* one more object whose node does not give it */
+/* The next object, or false. */
+bool merge_next_object(struct merge_run *run, struct store_object *ret_object);
 void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes);
 /* The store's chunks of one object (0: all that node_id has) are to be sent again. A store that fails ends the run. */
 void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, enum chunk_state state,
@@ -147,8 +151,6 @@ int merge_local_copy(struct merge_target *target, int fd, uint64_t offset, uint6
 /* --- merge_pull.c --- */
 /* Pulls objects of the run until none is left. One thread each. */
 void merge_pull_objects(struct merge_run *run);
-/* The next object, or false. */
-bool merge_next_object(struct merge_run *run, struct store_object *ret_object); /* in merge.c */
 
 /* --- merge_publish.c --- */
 enum merge_placed { MERGE_NOT_PLACED, MERGE_PLACED, MERGE_PLACED_BY_OTHER };

@@ -1,4 +1,4 @@
-#include "folder/merge_impl.h"
+#include "folder/merge_pull_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,47 +9,11 @@
 #include "base/log.h"
 #include "sys/fs.h"
 
-#define ROWS_AHEAD         64
-#define URL_SIZE           256
 #define CONNECT_TIMEOUT_US (2 * SEC_US)
 #define BACK_OFF_US        (100 * MSEC_US)
 #define RETRY_AFTER_MAX_US (5 * SEC_US)
 #define BUSY_WAIT_US       (20 * MSEC_US)
 #define STEP_US            (100 * MSEC_US)
-#define ROW_INDEX_MAX      INT64_MAX /* the store keeps signed numbers */
-
-/* A chunk on its way. It stays in its place of the window until the frontier has passed it. */
-struct pull_call {
-	struct fetch_call call;
-	struct pull *pull;
-	struct store_chunk chunk;
-	enum { CALL_NONE, CALL_WAITING, CALL_RUNNING, CALL_COMPLETE } state;
-	bool is_done;          /* the call has ended and nobody has looked at it */
-	bool is_local_failure; /* our side failed: pull->err */
-	uint64_t seen_bytes;   /* of this attempt */
-	uint64_t kept_bytes;   /* given to the target, over all attempts: a repeat skips them */
-	unsigned try_count;
-	int64_t not_before_us;
-	char url[URL_SIZE];
-};
-
-/* One puller thread. */
-struct pull {
-	struct merge_run *run;
-	struct fetch *fetch;
-	struct merge_target *target;
-	struct store_object object;
-	unsigned window_count, running_count;
-	struct pull_call calls[MERGE_WINDOW_MAX]; /* chunk i is in place i % window_count */
-	struct store_chunk rows[ROWS_AHEAD];      /* read ahead from the store */
-	size_t row_next, row_count;
-	uint64_t rows_seen;  /* chunks put into the window */
-	uint64_t lost_count; /* of the pool, when the running calls' nodes were last looked at */
-	struct err err;
-};
-
-/* What an object came to. */
-enum outcome { OUTCOME_GOING, OUTCOME_DONE, OUTCOME_AGAIN, OUTCOME_FAILED, OUTCOME_OVER };
 
 /* --- the chunk rows --- */
 
@@ -57,7 +21,7 @@ static int on_row(void *owner, const struct store_chunk *chunk)
 {
 	struct pull *pull = owner;
 
-	if (chunk->file_id != pull->object.file_id || pull->row_count == ROWS_AHEAD)
+	if (chunk->file_id != pull->object.file_id || pull->row_count == PULL_ROWS_AHEAD)
 		return 1;
 	pull->rows[pull->row_count++] = *chunk;
 	return 0;
@@ -73,14 +37,9 @@ static int load_rows(struct pull *pull, struct err *err)
 	uint64_t left = pull->object.chunk_count - pull->rows_seen;
 	int result = store->ops->chunks(store, run->transfer.id,
 					is_first ? pull->object.file_id - 1 : pull->object.file_id,
-					is_first ? (uint64_t)ROW_INDEX_MAX : pull->rows_seen - 1, ~0u,
-					left < ROWS_AHEAD ? (size_t)left : ROWS_AHEAD, on_row, pull, err);
+					is_first ? (uint64_t)PULL_INDEX_MAX : pull->rows_seen - 1, ~0u,
+					left < PULL_ROWS_AHEAD ? (size_t)left : PULL_ROWS_AHEAD, on_row, pull, err);
 	return result < 0 ? err_wrap(err, "while reading the chunks of object %" PRIu64, pull->object.file_id) : 0;
-}
-
-static uint64_t chunk_offset(const struct pull *pull, uint64_t chunk_index)
-{
-	return chunk_index * pull->run->transfer.chunk_bytes;
 }
 
 /* Puts the next chunk into its place. The rows must cover the object without a gap: that is half of the proof that the file is whole. */
@@ -91,7 +50,7 @@ static enum outcome place_next(struct pull *pull)
 	if (pull->row_next == pull->row_count && load_rows(pull, &pull->err) < 0)
 		return OUTCOME_FAILED;
 	const struct store_chunk *row = &pull->rows[pull->row_next];
-	uint64_t chunk_bytes = pull->run->transfer.chunk_bytes, offset = chunk_offset(pull, pull->rows_seen);
+	uint64_t chunk_bytes = pull->run->transfer.chunk_bytes, offset = pull_offset(pull, pull->rows_seen);
 	uint64_t left = pull->object.size_bytes > offset ? pull->object.size_bytes - offset : 0;
 	if (pull->row_next == pull->row_count || row->chunk_index != pull->rows_seen || left == 0 ||
 	    row->size_bytes != (left < chunk_bytes ? left : chunk_bytes)) {
@@ -138,7 +97,7 @@ static bool on_piece(struct fetch_call *call, struct str piece)
 	piece.size -= skip;
 	if (piece.size == 0)
 		return true;
-	uint64_t offset = chunk_offset(pull, place->chunk.chunk_index) + place->kept_bytes;
+	uint64_t offset = pull_offset(pull, place->chunk.chunk_index) + place->kept_bytes;
 	if (merge_target_feed(pull->target, offset, piece, &pull->err) < 0) {
 		place->is_local_failure = true;
 		return false;
@@ -200,8 +159,8 @@ static bool copy_local(struct pull *pull, struct pull_call *place, const char *a
 	AUTO(fs_close) int fd = merge_local_open(pull->run, pull->fetch, addr, chunk);
 	if (fd < 0)
 		return false;
-	int result = merge_local_copy(pull->target, fd, chunk_offset(pull, chunk->chunk_index), chunk->size_bytes,
-				      &done, &pull->err);
+	int result = merge_local_copy(pull->target, fd, pull_offset(pull, chunk->chunk_index), chunk->size_bytes, &done,
+				      &pull->err);
 	place->kept_bytes = done;
 	if (result == 0 && done < chunk->size_bytes)
 		return false;
@@ -338,7 +297,7 @@ static int advance(struct pull *pull)
 		const struct pull_call *place = &pull->calls[index % pull->window_count];
 		if (place->state == CALL_NONE || place->chunk.chunk_index != index)
 			break;
-		uint64_t end = chunk_offset(pull, index) + place->kept_bytes;
+		uint64_t end = pull_offset(pull, index) + place->kept_bytes;
 		if (end <= frontier)
 			break;
 		int result = merge_target_catch_up(pull->target, end, &pull->err);
@@ -348,7 +307,7 @@ static int advance(struct pull *pull)
 	for (unsigned i = 0; i < pull->window_count; i++) {
 		struct pull_call *place = &pull->calls[i];
 		if (place->state == CALL_COMPLETE &&
-		    chunk_offset(pull, place->chunk.chunk_index) + place->chunk.size_bytes <= frontier)
+		    pull_offset(pull, place->chunk.chunk_index) + place->chunk.size_bytes <= frontier)
 			place->state = CALL_NONE;
 	}
 	return 0;
@@ -446,95 +405,6 @@ static void clear_calls(struct pull *pull)
 	pull->running_count = 0;
 }
 
-struct bad_search {
-	struct pull *pull;
-	bool is_all; /* every chunk is dropped, whatever its bytes */
-	unsigned bad_count;
-	uint64_t bad_index;
-	uint64_t seen_count;
-	char bad_node[STORE_NODE_ID_SIZE];
-};
-
-static int on_suspect(void *owner, const struct store_chunk *chunk)
-{
-	struct bad_search *search = owner;
-	struct pull *pull = search->pull;
-	char hex[DIGEST_HEX_SIZE];
-	struct err err = ERR_INIT;
-
-	if (chunk->file_id != pull->object.file_id || merge_is_over(pull->run) || pull->row_count == ROWS_AHEAD)
-		return 1;
-	search->seen_count++;
-	if (!search->is_all && (merge_target_digest(pull->target, chunk_offset(pull, chunk->chunk_index),
-						    chunk->size_bytes, hex, &err) < 0 ||
-				strcmp(hex, chunk->digest) == 0))
-		return 0;
-	if (search->bad_count++ == 0) {
-		search->bad_index = chunk->chunk_index;
-		memcpy(search->bad_node, chunk->actual_node, sizeof(search->bad_node));
-	}
-	pull->rows[pull->row_count++] = *chunk;
-	return 0;
-}
-
-/* Goes through the object's chunks and drops those at fault, a page at a time and outside of the store's reading. */
-static int drop_chunks(struct bad_search *search)
-{
-	struct pull *pull = search->pull;
-	struct merge_run *run = pull->run;
-	struct store *store = run->merge->store;
-	uint64_t after_file_id = pull->object.file_id - 1, after_index = (uint64_t)ROW_INDEX_MAX;
-
-	for (uint64_t done = 0; done < pull->object.chunk_count && !merge_is_over(run);) {
-		pull->row_count = 0;
-		search->seen_count = 0;
-		int result = store->ops->chunks(store, run->transfer.id, after_file_id, after_index, ~0u, ROWS_AHEAD,
-						on_suspect, search, &pull->err);
-		if (result < 0)
-			return result;
-		if (search->seen_count == 0)
-			break;
-		for (size_t i = 0; i < pull->row_count && !merge_is_over(run); i++)
-			if (pull->rows[i].actual_node[0])
-				merge_node_drop(run, pull->fetch, &pull->rows[i]);
-		done += search->seen_count;
-		after_file_id = pull->object.file_id;
-		after_index = done - 1;
-	}
-	return 0;
-}
-
-/* The bytes do not make the file that the client described. Either a node gave wrong bytes for a chunk, or the client's digest is of other bytes
- * than it sent (the file changed): then all chunks are read again. In both cases the node must forget what it has, as it would answer the
- * same chunk with "already here". */
-static void object_is_wrong(struct pull *pull)
-{
-	char why[STORE_REASON_SIZE];
-	struct bad_search search = { .pull = pull, .is_all = pull->object.is_pack || pull->object.chunk_count == 1 };
-	struct err cause = pull->err;
-
-	if (drop_chunks(&search) < 0) {
-		merge_fail(pull->run, &pull->err, true);
-		return;
-	}
-	if (search.is_all)
-		snprintf(why, sizeof(why), "%.400s; its bytes came from node %s", cause.text, search.bad_node);
-	else if (search.bad_count > 0)
-		snprintf(why, sizeof(why), "%.360s; node %s gave wrong bytes for chunk %" PRIu64, cause.text,
-			 search.bad_node, search.bad_index);
-	else
-		snprintf(why, sizeof(why), "%.360s; every chunk is as it was sent, so the file is to be read again",
-			 cause.text);
-	if (!search.is_all && search.bad_count == 0) {
-		search.is_all = true;
-		if (drop_chunks(&search) < 0) {
-			merge_fail(pull->run, &pull->err, true);
-			return;
-		}
-	}
-	merge_reopen(pull->run, pull->object.file_id, NULL, CHUNK_PENDING, why);
-}
-
 static enum outcome pull_object(struct pull *pull)
 {
 	enum outcome outcome = OUTCOME_GOING;
@@ -567,7 +437,7 @@ void merge_pull_objects(struct merge_run *run)
 	while (!merge_is_over(run) && merge_next_object(run, &pull->object)) {
 		enum outcome outcome = pull_object(pull);
 		if (outcome == OUTCOME_FAILED && pull->err.code == ERR_INTEGRITY)
-			object_is_wrong(pull);
+			pull_object_is_wrong(pull);
 		else if (outcome == OUTCOME_FAILED)
 			merge_fail(run, &pull->err, pull->err.code != ERR_INTERNAL);
 		merge_target_abort(pull->target);

@@ -1,0 +1,268 @@
+/* One attempt to merge one transfer, from what its pullers ask of it to how it is judged. */
+#include "folder/merge_impl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+/* --- the run, as the pullers see it --- */
+
+bool merge_is_over(const struct merge_run *run)
+{
+	return atomic_load_explicit(&run->is_given_up, memory_order_relaxed) ||
+	       atomic_load_explicit(&run->merge->is_stopping, memory_order_relaxed);
+}
+
+void merge_fail(struct merge_run *run, const struct err *err, bool is_retryable)
+{
+	pthread_mutex_lock(&run->lock);
+	if (!run->is_failed) {
+		run->is_failed = true;
+		run->is_retryable = is_retryable;
+		run->failure = *err;
+	}
+	pthread_mutex_unlock(&run->lock);
+	atomic_store(&run->is_given_up, true);
+}
+
+void merge_reopen_note(struct merge_run *run, const char *why)
+{
+	pthread_mutex_lock(&run->lock);
+	if (run->reopened_count++ == 0)
+		snprintf(run->reason, sizeof(run->reason), "%s", why);
+	pthread_mutex_unlock(&run->lock);
+	log_say(LOG_WARN, "transfer %s: %s", run->transfer.id, why);
+}
+
+void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, enum chunk_state state, const char *why)
+{
+	struct store *store = run->merge->store;
+	struct err err = ERR_INIT;
+	uint64_t count = 0;
+
+	if (store->ops->chunks_reopen(store, run->transfer.id, file_id, node_id, state, why, clock_wall_us(), &count,
+				      &err) < 0) {
+		err_wrap(&err, "while opening chunks again (%s)", why);
+		merge_fail(run, &err, true);
+		return;
+	}
+	merge_reopen_note(run, why);
+}
+
+void merge_unpulled(struct merge_run *run)
+{
+	pthread_mutex_lock(&run->lock);
+	run->unpulled_count++;
+	pthread_mutex_unlock(&run->lock);
+}
+
+void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes)
+{
+	pthread_mutex_lock(&run->lock);
+	run->merged_files += file_count;
+	run->merged_bytes += bytes;
+	pthread_mutex_unlock(&run->lock);
+}
+
+void merge_pause(struct merge *merge, int64_t wait_us)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	int64_t until_us = (int64_t)until.tv_sec * SEC_US + until.tv_nsec / 1000 + wait_us;
+	until = (struct timespec){ .tv_sec = (time_t)(until_us / SEC_US), .tv_nsec = (long)(until_us % SEC_US) * 1000 };
+	pthread_mutex_lock(&merge->lock);
+	/* Woken for nothing is no harm: the caller looks again. */
+	if (!atomic_load(&merge->is_stopping))
+		pthread_cond_timedwait(&merge->changed, &merge->lock, &until);
+	pthread_mutex_unlock(&merge->lock);
+}
+
+static int on_object(void *owner, const struct store_object *object)
+{
+	struct merge_run *run = owner;
+
+	if (run->page_count == COUNT_OF(run->page))
+		return 1;
+	run->page[run->page_count++] = *object;
+	return 0;
+}
+
+bool merge_next_object(struct merge_run *run, struct store_object *ret_object)
+{
+	struct store *store = run->merge->store;
+	struct err err = ERR_INIT;
+	int result = 0;
+
+	pthread_mutex_lock(&run->lock);
+	if (run->page_next == run->page_count && !run->is_listed) {
+		run->page_next = run->page_count = 0;
+		result = store->ops->objects(store, run->transfer.id, run->last_file_id, COUNT_OF(run->page), on_object,
+					     run, &err);
+		run->is_listed = result < 0 || run->page_count == 0;
+		if (run->page_count > 0)
+			run->last_file_id = run->page[run->page_count - 1].file_id;
+	}
+	bool is_found = result >= 0 && run->page_next < run->page_count;
+	if (is_found)
+		*ret_object = run->page[run->page_next++];
+	pthread_mutex_unlock(&run->lock);
+	if (result < 0) {
+		err_wrap(&err, "while reading the objects of the transfer");
+		merge_fail(run, &err, true);
+	}
+	return is_found;
+}
+
+static void *puller_main(void *arg)
+{
+	merge_pull_objects(arg);
+	return NULL;
+}
+
+static void pull_all(struct merge_run *run)
+{
+	pthread_t threads[MERGE_PULLERS_MAX];
+	unsigned count = 0;
+
+	while (count + 1 < run->puller_count && pthread_create(&threads[count], NULL, puller_main, run) == 0)
+		count++;
+	/* This thread pulls too, so that a machine without threads to give still merges. */
+	merge_pull_objects(run);
+	for (unsigned i = 0; i < count; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* --- one attempt --- */
+
+/* 0: everything is in staging. Otherwise the run says why not. */
+static int gather(struct merge_run *run, struct err *err)
+{
+	unsigned limit = run->merge->options.object_limit_count;
+	uint64_t object_count = run->transfer.object_count;
+
+	int result = merge_lay_out(run, err);
+	if (result < 0)
+		return result;
+	if (object_count == 0)
+		return 0;
+	run->puller_count = object_count < limit ? (unsigned)object_count : limit;
+	/* With few objects their chunks are pulled side by side; with many the objects are. */
+	run->window_count = (unsigned)min_i64(max_i64(limit / run->puller_count, 1), MERGE_WINDOW_MAX);
+	pull_all(run);
+	return 0;
+}
+
+/* The second half of the proof, beside each file's digest: nothing of the plan was left out. */
+static int check_coverage(const struct merge_run *run, struct err *err)
+{
+	const struct store_transfer *transfer = &run->transfer;
+
+	if (run->merged_files == transfer->file_count && run->merged_bytes == transfer->total_bytes)
+		return 0;
+	return err_set(err, ERR_INTEGRITY,
+		       "%" PRIu64 " of %" PRIu64 " files and %" PRIu64 " of %" PRIu64 " bytes were merged",
+		       run->merged_files, transfer->file_count, run->merged_bytes, transfer->total_bytes);
+}
+
+static void clear_stage(struct merge_run *run)
+{
+	struct err err = ERR_INIT;
+
+	if (stage_remove(run->merge->staging_fd, run->transfer.id, &err) < 0)
+		log_err(LOG_WARN, &err, "transfer %s: its staging folder stays until the next start", run->transfer.id);
+}
+
+static void merge_from_start(struct merge_run *run)
+{
+	struct err err = ERR_INIT;
+
+	int result = stage_open(&run->stage, run->merge->staging_fd, run->transfer.id, &err);
+	if (result < 0) {
+		clear_stage(run);
+		merge_end_in_failure(run, &err, true);
+		return;
+	}
+	result = gather(run, &err);
+	if (atomic_load(&run->merge->is_stopping)) {
+		stage_close(&run->stage);
+		return;
+	}
+	if (result == 0 && !run->is_failed && run->reopened_count == 0) {
+		result = check_coverage(run, &err);
+		if (result == 0)
+			result = merge_publish(run, &err);
+		/* Should the folder be in place without being safely so, it must not be seen. */
+		if (result < 0)
+			merge_unpublish(run);
+	}
+	stage_close(&run->stage);
+	if (run->is_failed)
+		err = run->failure;
+	if (!run->is_failed && result == 0 && run->reopened_count == 0) {
+		merge_end_completed(run);
+		clear_stage(run);
+		return;
+	}
+	/* First of all its space is given back: the database may need some to record how this ended. */
+	clear_stage(run);
+	if (result == -ERR_STATE && !run->is_failed)
+		log_err(LOG_WARN, &err, "transfer %s: its merge was given up", run->transfer.id);
+	else if (run->is_failed || result < 0)
+		merge_end_in_failure(run, &err, run->is_failed ? run->is_retryable : merge_is_passing(&err));
+	else
+		merge_end_reopened(run);
+}
+
+static void merge_transfer(struct merge_run *run)
+{
+	struct err err = ERR_INIT;
+	enum merge_placed placed;
+	char shown[256];
+
+	if (merge_placed(run->merge, &run->transfer, &placed, &err) < 0) {
+		merge_end_in_failure(run, &err, true);
+		return;
+	}
+	switch (placed) {
+	case MERGE_NOT_PLACED:
+		merge_from_start(run);
+		return;
+	case MERGE_PLACED_BY_OTHER:
+		err_set(&err, ERR_BATCH_EXISTS, "'%s' exists in the final folder already and is not this transfer's",
+			str_display(str_from(run->transfer.batch), shown, sizeof(shown)));
+		err_hint(&err, "move that folder away, or push under another batch name");
+		merge_end_in_failure(run, &err, false);
+		return;
+	case MERGE_PLACED:
+		break;
+	}
+	if (merge_publish_again(run, &err) < 0) {
+		merge_end_unrecorded(run, &err, "that its folder is in place");
+		return;
+	}
+	merge_end_completed(run);
+	clear_stage(run);
+}
+
+bool merge_run_job(struct merge *merge, const char *id)
+{
+	struct merge_run *run = must_zalloc(1, sizeof(*run));
+	struct err err = ERR_INIT;
+
+	run->merge = merge;
+	pthread_mutex_init(&run->lock, NULL);
+	str_copy(str_from(id), run->transfer.id, sizeof(run->transfer.id));
+	if (merge->store->ops->transfer_get(merge->store, id, &run->transfer, &err) < 0)
+		merge_end_unrecorded(run, &err, "anything");
+	else if (run->transfer.state == TRANSFER_MERGING)
+		merge_transfer(run);
+	bool is_unrecorded = run->is_unrecorded;
+	pthread_mutex_destroy(&run->lock);
+	free(run);
+	return is_unrecorded;
+}
