@@ -39,6 +39,10 @@ struct store_transfer {
 	uint64_t chunk_bytes, pack_bytes;
 	uint64_t entry_count, file_count, object_count, chunk_count, total_bytes;
 	uint64_t stored_chunk_count, stored_bytes; /* filled by the getters */
+	/* On so many nodes each chunk is wanted: 1 (0 counts as 1) or 2. Without a waiver it is merged only when every chunk is. */
+	unsigned copies;
+	bool is_copies_waived;                     /* filled by the getters, as the next */
+	uint64_t copied_chunk_count, copied_bytes; /* stored or merged chunks that have their second copy */
 	enum transfer_state state;
 	int64_t version; /* optimistic lock */
 	bool is_retryable;
@@ -76,6 +80,7 @@ struct store_chunk {
 	enum chunk_state state;
 	char target_node[STORE_NODE_ID_SIZE];
 	char actual_node[STORE_NODE_ID_SIZE]; /* "" until stored */
+	char copy_node[STORE_NODE_ID_SIZE];   /* another node that has it too, or ""; a plan's chunks have none */
 	char digest[DIGEST_HEX_SIZE];
 	int64_t updated_wall_us;
 };
@@ -164,7 +169,7 @@ struct store_ops {
 				   struct err *err);
 	/* Optimistic: -ERR_VERSION_CONFLICT when the version moved meanwhile. On success transfer->version, state, reason are updated. An audit row of
 	 * kind "state" is written in the same transaction. Completing also turns its stored chunks to merged. Neither merging nor completed can be
-	 * reached while a chunk is missing: -ERR_INCOMPLETE. Other changes of state are the caller's to judge. */
+	 * reached while a chunk is missing, nor merging while a copy is that was not waived: -ERR_INCOMPLETE. Uploading ends a waiver. Other changes of state are the caller's to judge. */
 	int (*transfer_move)(struct store *store, struct store_transfer *transfer, enum transfer_state state,
 			     const char *reason, bool is_retryable, int64_t now_wall_us, struct err *err);
 	/* Only the reason text (what a merge waits for); no version change. */
@@ -182,23 +187,31 @@ struct store_ops {
 	int (*chunk_counts)(struct store *store, const char *transfer_id, uint64_t *ret_counts, struct err *err);
 
 	/* Many receipts, one commit (group commit with other callers' too). Each gets its result and an audit row. Returns negative only when nothing
-	 * was committed. The first good receipt stays; text that is no digest of the transfer's kind: BAD_REQUEST. */
+	 * was committed. The first good receipt stays; where two copies are wanted, the first of another node with the same digest is the second;
+	 * text that is no digest of the transfer's kind: BAD_REQUEST. */
 	int (*receipts)(struct store *store, struct store_receipt *receipts, size_t count, struct err *err);
 	/* Binds whole-file digests, all or none. Entries that have another digest already: replaced while uploading; -ERR_STATE in other states,
 	 * -ERR_BAD_REQUEST for a number that is no file's and for text that is no digest. */
 	int (*bind_digests)(struct store *store, const char *transfer_id, const uint64_t *seqs,
 			    const char (*digests)[DIGEST_HEX_SIZE], size_t count, struct err *err);
-	/* Stored chunks of one object back to `state` (PENDING after an integrity failure, LOST), with an audit row; node_id NULL: on whatever node.
-	 * file_id 0: every object. Their actual node and digest are forgotten. Returns how many in *ret_count. */
+	/* Stored chunks of one object back to `state` (PENDING after an integrity failure, LOST), with an audit row; node_id NULL: on whatever nodes.
+	 * file_id 0: every object. Their nodes and digest are forgotten. But a chunk of which another node than node_id has a copy stays stored: that
+	 * node becomes its actual one. *ret_count: how many went back; the audit row says also how many were kept. */
 	int (*chunks_reopen)(struct store *store, const char *transfer_id, uint64_t file_id, const char *node_id,
 			     enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count,
 			     struct err *err);
+
+	/* How many copies are wanted of each chunk, and whether fewer will do for now, with an audit row of kind "alert" when they will. -ERR_STATE when
+	 * the transfer is not uploading. */
+	int (*copies_set)(struct store *store, const char *transfer_id, unsigned copies, bool is_waived,
+			  const char *why, int64_t now_wall_us, struct err *err);
 
 	int (*node_save)(struct store *store, const struct store_node *node, struct err *err);
 	int (*node_list)(struct store *store, int (*each)(void *owner, const struct store_node *node), void *owner,
 			 struct err *err);
 	/* Keeps what is ordered about a node and writes `row` (NULL: none), in one transaction. When the order is LOST, all that the node has stored
-	 * of transfers in state uploading becomes lost in it too, with an audit row each; *ret_lost_count says how many chunks. Merging transfers are
+	 * of transfers in state uploading becomes lost in it too (or is kept by its copy elsewhere), with an audit row each; *ret_lost_count says how many
+	 * chunks became lost. Merging transfers are
 	 * the merge's to reopen. */
 	int (*order_save)(struct store *store, const struct store_order *order, const struct store_audit *row,
 			  int64_t now_wall_us, uint64_t *ret_lost_count, struct err *err);

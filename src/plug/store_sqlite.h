@@ -113,6 +113,9 @@ struct sql_brief {
 	enum digest_kind digest;
 	char user[STORE_USER_SIZE];
 	uint64_t chunk_count, arrived_count; /* arrived: stored or merged */
+	unsigned copies;
+	uint64_t copied_count;
+	bool is_copies_waived;
 };
 /* 0 also when there is none: look at is_found. */
 int sql_brief_read(struct sql_conn *conn, const char *id, struct sql_brief *brief, struct err *err);
@@ -126,6 +129,14 @@ int sql_reopen(struct sql_conn *conn, const char *transfer_id, uint64_t file_id,
 /* Adds to the transfer's counters; delta has a place per chunk state. */
 int sql_counters_add(struct sql_conn *conn, int64_t transfer_num, const int64_t *delta, int64_t delta_stored_bytes,
 		     int64_t now_wall_us, struct err *err);
+
+/* The same for its chunks that have a second copy. */
+int sql_copies_add(struct sql_conn *conn, int64_t transfer_num, int64_t delta_count, int64_t delta_bytes,
+		   int64_t now_wall_us, struct err *err);
+/* Before chunks are reopened: the second copies that go with them, or that take a lost one's place. Parameters as of chunks_reopen;
+ * *ret_kept_count: chunks that stay stored by their other copy. */
+int sql_copies_drop(struct sql_conn *conn, int64_t transfer_num, uint64_t file_id, const char *node_id,
+		    int64_t now_wall_us, uint64_t *ret_kept_count, struct err *err);
 
 /* The rows of the store's table of operations, by file. */
 int sql_plan_begin(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,
@@ -165,6 +176,8 @@ int sql_bind_digests(struct store *store, const char *transfer_id, const uint64_
 int sql_chunks_reopen(struct store *store, const char *transfer_id, uint64_t file_id, const char *node_id,
 		      enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count,
 		      struct err *err);
+int sql_copies_set(struct store *store, const char *transfer_id, unsigned copies, bool is_waived, const char *why,
+		   int64_t now_wall_us, struct err *err);
 int sql_node_save(struct store *store, const struct store_node *node, struct err *err);
 int sql_order_save(struct store *store, const struct store_order *order, const struct store_audit *row,
 		   int64_t now_wall_us, uint64_t *ret_lost_count, struct err *err);

@@ -8,27 +8,33 @@ SQL(SAVE_RELEASE, "RELEASE job")
 
 SQL(TRANSFER_INSERT,
     "INSERT INTO transfers (id, user, batch, source, manifest_digest, manifest_crc32c, digest, chunk_bytes, pack_bytes,"
-    " state, version, is_retryable, priority, reason, client_addr, created_us, updated_us, completed_us)"
-    " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,'distributing',0,?10,?11,?12,?13,?14,?15,0)")
+    " state, version, is_retryable, priority, reason, client_addr, created_us, updated_us, completed_us, copies)"
+    " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,'distributing',0,?10,?11,?12,?13,?14,?15,0,?16)")
 SQL(TRANSFER_PLANNED,
     "UPDATE transfers SET state='uploading', version=1, entry_count=?2, file_count=?3, object_count=?4, chunk_count=?5,"
     " total_bytes=?6, pending_count=?7, stored_count=?8, digest_failed_count=?9, lost_count=?10, merged_count=?11,"
     " stored_bytes=?12, updated_us=?13 WHERE num=?1")
-SQL(TRANSFER_BRIEF, "SELECT num, state, version, digest, user, chunk_count, stored_count, merged_count, batch FROM "
-		    "transfers WHERE id=?1")
+SQL(TRANSFER_BRIEF,
+    "SELECT num, state, version, digest, user, chunk_count, stored_count, merged_count, copies, copied_count,"
+    " is_copies_waived FROM transfers WHERE id=?1")
 SQL(TRANSFER_MOVE, "UPDATE transfers SET state=?2, version=version+1, reason=?3, is_retryable=?4, updated_us=?5,"
-		   " completed_us=CASE WHEN ?2='completed' THEN ?5 ELSE completed_us END WHERE num=?1")
+		   " completed_us=CASE WHEN ?2='completed' THEN ?5 ELSE completed_us END,"
+		   " is_copies_waived=CASE WHEN ?2='uploading' THEN 0 ELSE is_copies_waived END WHERE num=?1")
 SQL(TRANSFER_MERGED, "UPDATE transfers SET merged_count=merged_count+stored_count, stored_count=0 WHERE num=?1")
 SQL(TRANSFER_NOTE, "UPDATE transfers SET reason=?2 WHERE id=?1")
 SQL(TRANSFER_ADD, "UPDATE transfers SET pending_count=pending_count+?2, stored_count=stored_count+?3,"
 		  " digest_failed_count=digest_failed_count+?4, lost_count=lost_count+?5, merged_count=merged_count+?6,"
 		  " stored_bytes=stored_bytes+?7, updated_us=max(updated_us,?8) WHERE num=?1")
+SQL(COPIES_ADD, "UPDATE transfers SET copied_count=copied_count+?2, copied_bytes=copied_bytes+?3,"
+		" updated_us=max(updated_us,?4) WHERE num=?1")
+SQL(COPIES_SET, "UPDATE transfers SET copies=?2, is_copies_waived=?3, version=version+1 WHERE num=?1")
 #define TRANSFER_COLUMNS                                                                                            \
 	"id, user, batch, source, manifest_digest, manifest_crc32c, digest, chunk_bytes, pack_bytes, entry_count, " \
 	"file_count,"                                                                                               \
 	" object_count, chunk_count, total_bytes, stored_count+merged_count, stored_bytes, state, version, "        \
 	"is_retryable, priority,"                                                                                   \
-	" reason, client_addr, created_us, updated_us, completed_us"
+	" reason, client_addr, created_us, updated_us, completed_us, copies, copied_count, copied_bytes, "          \
+	"is_copies_waived"
 SQL(TRANSFER_GET, "SELECT " TRANSFER_COLUMNS " FROM transfers WHERE id=?1")
 SQL(TRANSFER_BY_BATCH,
     "SELECT " TRANSFER_COLUMNS " FROM transfers WHERE batch=?1 AND state<>'failed' ORDER BY num DESC LIMIT 1")
@@ -53,22 +59,33 @@ SQL(OBJECT_INSERT, "INSERT INTO objects VALUES (?1,?2,?3,?4,?5,?6,?7)")
 SQL(OBJECT_PAGE, "SELECT file_id, is_pack, first_seq, last_seq, size_bytes, chunk_count FROM objects"
 		 " WHERE transfer=?1 AND file_id>?2 ORDER BY file_id LIMIT ?3")
 
-SQL(CHUNK_INSERT, "INSERT INTO chunks VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9)")
-SQL(CHUNK_GET, "SELECT size_bytes, state, digest FROM chunks WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
+SQL(CHUNK_INSERT, "INSERT INTO chunks VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,'')")
+SQL(CHUNK_GET, "SELECT size_bytes, state, digest, actual_node, copy_node FROM chunks WHERE transfer=?1 AND file_id=?2 "
+	       "AND chunk_index=?3")
 SQL(CHUNK_STORED, "UPDATE chunks SET state='stored', actual_node=?4, digest=?5, updated_us=?6"
 		  " WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
+SQL(CHUNK_COPIED, "UPDATE chunks SET copy_node=?4, updated_us=?5 WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
 SQL(CHUNK_FAILED,
     "UPDATE chunks SET state='digest_failed', updated_us=?4 WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
-SQL(CHUNK_PAGE,
-    "SELECT file_id, chunk_index, size_bytes, state, target_node, actual_node, digest, updated_us FROM chunks"
-    " WHERE transfer=?1 AND (file_id, chunk_index) > (?2, ?3) ORDER BY file_id, chunk_index")
+SQL(CHUNK_PAGE, "SELECT file_id, chunk_index, size_bytes, state, target_node, actual_node, digest, updated_us, "
+		"copy_node FROM chunks"
+		" WHERE transfer=?1 AND (file_id, chunk_index) > (?2, ?3) ORDER BY file_id, chunk_index")
 SQL(CHUNK_MERGE_ALL, "UPDATE chunks SET state='merged', updated_us=?2 WHERE transfer=?1 AND state='stored'")
 /* One object, or all: the range of file ids is a parameter, so that the primary key serves both. */
 #define REOPEN_WHERE \
 	" WHERE transfer=?1 AND file_id BETWEEN ?2 AND ?3 AND state='stored' AND (?4 IS NULL OR actual_node=?4)"
 SQL(CHUNK_REOPEN_SUM, "SELECT count(*), coalesce(sum(size_bytes),0) FROM chunks" REOPEN_WHERE)
-SQL(CHUNK_REOPEN, "UPDATE chunks SET state=?5, actual_node='', digest='', updated_us=?6" REOPEN_WHERE)
+SQL(CHUNK_REOPEN, "UPDATE chunks SET state=?5, actual_node='', digest='', copy_node='', updated_us=?6" REOPEN_WHERE)
 #undef REOPEN_WHERE
+/* Those that have a copy and of which the node holds one of the two. */
+#define COPIES_WHERE                                                                                     \
+	" WHERE transfer=?1 AND file_id BETWEEN ?2 AND ?3 AND state='stored' AND copy_node<>'' AND (?4 " \
+	"IS NULL OR ?4 IN (actual_node, copy_node))"
+SQL(COPIES_SUM, "SELECT count(*), coalesce(sum(size_bytes),0), count(*) FILTER (WHERE actual_node=?4) FROM "
+		"chunks" COPIES_WHERE)
+SQL(COPIES_DROP, "UPDATE chunks SET actual_node=CASE WHEN actual_node=?4 THEN copy_node ELSE actual_node END,"
+		 " copy_node='', updated_us=?5" COPIES_WHERE)
+#undef COPIES_WHERE
 #undef TRANSFER_COLUMNS
 
 SQL(AUDIT_INSERT, "INSERT INTO audit (at_us, kind, transfer_id, user, node_id, outcome, detail, file_id, chunk_index, "
@@ -84,6 +101,6 @@ SQL(ORDER_SAVE, "INSERT INTO node_orders (id, word, weight_milli, updated_us) VA
 		" updated_us=excluded.updated_us")
 SQL(ORDER_LIST, "SELECT id, word, weight_milli FROM node_orders ORDER BY id")
 /* The next open transfer of which the node has a chunk. */
-SQL(ORDER_HOLDS,
-    "SELECT num, id FROM transfers WHERE num>?1 AND state='uploading' AND EXISTS"
-    " (SELECT 1 FROM chunks WHERE transfer=num AND state='stored' AND actual_node=?2) ORDER BY num LIMIT 1")
+SQL(ORDER_HOLDS, "SELECT num, id FROM transfers WHERE num>?1 AND state='uploading' AND EXISTS"
+		 " (SELECT 1 FROM chunks WHERE transfer=num AND state='stored' AND ?2 IN (actual_node, copy_node)) "
+		 "ORDER BY num LIMIT 1")

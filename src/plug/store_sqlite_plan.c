@@ -47,6 +47,7 @@ static int plan_transfer(struct store_plan *plan, const struct store_transfer *t
 	sql_bind_text(stmt, 13, transfer->client_addr);
 	sql_bind_i64(stmt, 14, transfer->created_wall_us);
 	sql_bind_i64(stmt, 15, transfer->updated_wall_us);
+	sql_bind_i64(stmt, 16, transfer->copies > 1 ? transfer->copies : 1);
 	if (sql_run(conn, stmt, err, "inserting the transfer") < 0)
 		return -ERR_STORE;
 	plan->transfer_num = sqlite3_last_insert_rowid(conn->db);

@@ -54,6 +54,10 @@ static int read_transfer(sqlite3_stmt *stmt, struct store_transfer *ret, struct 
 	ret->created_wall_us = sqlite3_column_int64(stmt, 22);
 	ret->updated_wall_us = sqlite3_column_int64(stmt, 23);
 	ret->completed_wall_us = sqlite3_column_int64(stmt, 24);
+	ret->copies = (unsigned)sql_u64(stmt, 25);
+	ret->copied_chunk_count = sql_u64(stmt, 26);
+	ret->copied_bytes = sql_u64(stmt, 27);
+	ret->is_copies_waived = sqlite3_column_int64(stmt, 28) != 0;
 	return 0;
 }
 
@@ -227,6 +231,7 @@ static int read_chunk(sqlite3_stmt *stmt, struct store_chunk *ret, struct err *e
 	sql_text(stmt, 5, ret->actual_node, sizeof(ret->actual_node));
 	sql_text(stmt, 6, ret->digest, sizeof(ret->digest));
 	ret->updated_wall_us = sqlite3_column_int64(stmt, 7);
+	sql_text(stmt, 8, ret->copy_node, sizeof(ret->copy_node));
 	return 0;
 }
 

@@ -12,6 +12,7 @@ struct receipt_job {
 	struct sql_brief brief;
 	int64_t delta[SQL_CHUNK_STATES];
 	int64_t delta_stored_bytes;
+	int64_t delta_copied_count, delta_copied_bytes;
 	bool is_changed;
 };
 
@@ -20,7 +21,11 @@ struct chunk_row {
 	uint64_t size_bytes;
 	enum chunk_state state;
 	char digest[DIGEST_HEX_SIZE];
+	char actual_node[STORE_NODE_ID_SIZE], copy_node[STORE_NODE_ID_SIZE];
 };
+
+/* What a good receipt changes. */
+enum receipt_news { NEWS_NONE, NEWS_STORED, NEWS_COPIED };
 
 static int receipt_flush(struct sql_conn *conn, struct receipt_job *job, struct err *err)
 {
@@ -29,8 +34,11 @@ static int receipt_flush(struct sql_conn *conn, struct receipt_job *job, struct 
 	if (job->is_changed)
 		result = sql_counters_add(conn, job->brief.num, job->delta, job->delta_stored_bytes, job->now_wall_us,
 					  err);
+	if (result == 0 && job->delta_copied_count != 0)
+		result = sql_copies_add(conn, job->brief.num, job->delta_copied_count, job->delta_copied_bytes,
+					job->now_wall_us, err);
 	memset(job->delta, 0, sizeof(job->delta));
-	job->delta_stored_bytes = 0;
+	job->delta_stored_bytes = job->delta_copied_count = job->delta_copied_bytes = 0;
 	job->is_changed = false;
 	return result;
 }
@@ -68,6 +76,8 @@ static int chunk_read(struct sql_conn *conn, int64_t num, const struct store_rec
 		result = err_set(err, ERR_STORE_SCHEMA,
 				 "a chunk has a state in the database that this heng does not know");
 	sql_text(stmt, 2, row->digest, sizeof(row->digest));
+	sql_text(stmt, 3, row->actual_node, sizeof(row->actual_node));
+	sql_text(stmt, 4, row->copy_node, sizeof(row->copy_node));
 	sqlite3_reset(stmt);
 	return result;
 }
@@ -97,6 +107,23 @@ static int chunk_to_stored(struct sql_conn *conn, struct receipt_job *job, const
 	return sql_run(conn, stmt, err, "marking a chunk stored");
 }
 
+static int chunk_to_copied(struct sql_conn *conn, struct receipt_job *job, const struct store_receipt *receipt,
+			   const struct chunk_row *row, struct err *err)
+{
+	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_COPIED, err);
+
+	if (!stmt)
+		return -ERR_STORE;
+	sql_bind_i64(stmt, 1, job->brief.num);
+	sql_bind_u64(stmt, 2, receipt->file_id);
+	sql_bind_u64(stmt, 3, receipt->chunk_index);
+	sql_bind_text(stmt, 4, receipt->node_id);
+	sql_bind_i64(stmt, 5, receipt->finished_wall_us);
+	job->delta_copied_count++;
+	job->delta_copied_bytes += (int64_t)row->size_bytes;
+	return sql_run(conn, stmt, err, "noting a chunk's second copy");
+}
+
 static int chunk_to_failed(struct sql_conn *conn, struct receipt_job *job, const struct store_receipt *receipt,
 			   struct err *err)
 {
@@ -112,14 +139,14 @@ static int chunk_to_failed(struct sql_conn *conn, struct receipt_job *job, const
 	return sql_run(conn, stmt, err, "marking a chunk digest_failed");
 }
 
-/* What a good receipt is worth, given its transfer and chunk. *ret_is_new: the chunk is to be marked stored. */
+/* What a good receipt is worth, given its transfer and chunk, and what it changes. */
 static enum err_code receipt_judge(const struct sql_brief *brief, const struct chunk_row *row,
-				   const struct store_receipt *receipt, bool *ret_is_new)
+				   const struct store_receipt *receipt, enum receipt_news *ret_news)
 {
 	bool is_here = row->is_found && (row->state == CHUNK_STORED || row->state == CHUNK_MERGED);
 	bool is_same = is_here && row->size_bytes == receipt->size_bytes && strcmp(row->digest, receipt->digest) == 0;
 
-	*ret_is_new = false;
+	*ret_news = NEWS_NONE;
 	if (brief->state == TRANSFER_MERGING || brief->state == TRANSFER_COMPLETED)
 		return is_same ? ERR_NONE : ERR_MERGING;
 	if (brief->state != TRANSFER_UPLOADING)
@@ -128,12 +155,18 @@ static enum err_code receipt_judge(const struct sql_brief *brief, const struct c
 		return ERR_NO_CHUNK;
 	if (row->size_bytes != receipt->size_bytes)
 		return ERR_CHUNK_SIZE;
-	if (is_here)
-		return is_same ? ERR_NONE : ERR_DIGEST_CONFLICT;
+	if (is_here && !is_same)
+		return ERR_DIGEST_CONFLICT;
+	if (is_here) {
+		/* One node's second word is a repeat, and a third node's copy is more than anybody asked for. */
+		if (brief->copies > 1 && row->copy_node[0] == '\0' && strcmp(row->actual_node, receipt->node_id) != 0)
+			*ret_news = NEWS_COPIED;
+		return ERR_NONE;
+	}
 	/* Text that is no digest could never be merged. */
 	if (!digest_hex_is_valid(brief->digest, str_from(receipt->digest)))
 		return ERR_BAD_REQUEST;
-	*ret_is_new = true;
+	*ret_news = NEWS_STORED;
 	return ERR_NONE;
 }
 
@@ -141,7 +174,7 @@ static int receipt_apply(struct sql_conn *conn, struct receipt_job *job, struct 
 {
 	struct chunk_row row = { .is_found = false };
 	int result = receipt_transfer(conn, job, receipt->transfer_id, err);
-	bool is_new;
+	enum receipt_news news;
 
 	if (result < 0)
 		return result;
@@ -159,8 +192,10 @@ static int receipt_apply(struct sql_conn *conn, struct receipt_job *job, struct 
 			return chunk_to_failed(conn, job, receipt, err);
 		return 0;
 	}
-	receipt->result = receipt_judge(&job->brief, &row, receipt, &is_new);
-	return is_new ? chunk_to_stored(conn, job, receipt, &row, err) : 0;
+	receipt->result = receipt_judge(&job->brief, &row, receipt, &news);
+	if (news == NEWS_STORED)
+		return chunk_to_stored(conn, job, receipt, &row, err);
+	return news == NEWS_COPIED ? chunk_to_copied(conn, job, receipt, &row, err) : 0;
 }
 
 static int receipt_audit(struct sql_conn *conn, const struct receipt_job *job, const struct store_receipt *receipt,

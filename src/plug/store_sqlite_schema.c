@@ -83,6 +83,17 @@ static const char *const migrations[] = {
 	/* For expiry and for cleaning up what failed: looked at again and again, and mostly empty. */
 	"CREATE INDEX transfers_idle ON transfers (updated_us) WHERE state='uploading';"
 	"CREATE INDEX transfers_uncleaned ON transfers (id) WHERE state='failed' AND stored_count>0;",
+	/* A second copy of each chunk, on another node; '' where there is none. copied_*: the chunks that have one. */
+	"ALTER TABLE transfers ADD COLUMN copies INTEGER NOT NULL DEFAULT 1;"
+	"ALTER TABLE transfers ADD COLUMN copied_count INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE transfers ADD COLUMN copied_bytes INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE transfers ADD COLUMN is_copies_waived INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE chunks ADD COLUMN copy_node TEXT NOT NULL DEFAULT '';"
+	"DROP VIEW chunk_view;"
+	"CREATE VIEW chunk_view AS SELECT t.id AS transfer_id, CAST(t.batch AS TEXT) AS batch, c.file_id, "
+	"c.chunk_index, c.size_bytes, c.state, c.target_node, c.actual_node, c.copy_node, c.digest,"
+	" strftime('%Y-%m-%dT%H:%M:%fZ', c.updated_us / 1e6, 'unixepoch') AS updated"
+	" FROM chunks c JOIN transfers t ON t.num = c.transfer;",
 };
 
 static int schema_number(struct sql_conn *conn, const char *sql, int64_t *ret_value, struct err *err)

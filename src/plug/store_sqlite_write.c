@@ -26,6 +26,9 @@ int sql_brief_read(struct sql_conn *conn, const char *id, struct sql_brief *brie
 	sql_text(stmt, 4, brief->user, sizeof(brief->user));
 	brief->chunk_count = sql_u64(stmt, 5);
 	brief->arrived_count = sql_u64(stmt, 6) + sql_u64(stmt, 7);
+	brief->copies = (unsigned)sql_u64(stmt, 8);
+	brief->copied_count = sql_u64(stmt, 9);
+	brief->is_copies_waived = sqlite3_column_int64(stmt, 10) != 0;
 	sqlite3_reset(stmt);
 	return row < 0 ? row : 0;
 }
@@ -105,7 +108,7 @@ struct move_job {
 	int64_t now_wall_us;
 };
 
-/* Two facts no caller may get wrong: the version, and that nothing is merged or completed while chunks are missing. */
+/* What no caller may get wrong: the version, and that nothing is merged or completed while chunks are missing, or copies without a waiver. */
 static int move_check(const struct move_job *move, const struct sql_brief *brief, struct err *err)
 {
 	if (brief->version != move->transfer->version)
@@ -118,6 +121,12 @@ static int move_check(const struct move_job *move, const struct sql_brief *brief
 		return err_set(err, ERR_INCOMPLETE, "transfer %s cannot be %s: %llu of %llu chunks are stored",
 			       brief->id, transfer_state_name(move->state), (unsigned long long)brief->arrived_count,
 			       (unsigned long long)brief->chunk_count);
+	/* A merge that has begun needs one copy only. */
+	if (move->state == TRANSFER_MERGING && brief->state != TRANSFER_MERGING && brief->copies > 1 &&
+	    brief->copied_count != brief->chunk_count && !brief->is_copies_waived)
+		return err_set(err, ERR_INCOMPLETE, "transfer %s cannot be merged: %llu of %llu chunks have %u copies",
+			       brief->id, (unsigned long long)brief->copied_count,
+			       (unsigned long long)brief->chunk_count, brief->copies);
 	return 0;
 }
 
@@ -269,7 +278,7 @@ int sql_bind_digests(struct store *store, const char *transfer_id, const uint64_
 
 struct reopen_job {
 	const char *transfer_id, *node_id, *why;
-	uint64_t file_id, count;
+	uint64_t file_id, count, kept_count;
 	enum chunk_state state;
 	int64_t now_wall_us;
 };
@@ -319,12 +328,20 @@ static int reopen_job(struct sql_conn *conn, void *arg, struct err *err)
 	char detail[STORE_REASON_SIZE];
 	int result = brief_get(conn, job->transfer_id, &brief, err);
 
+	if (result == 0 && brief.copied_count > 0)
+		result = sql_copies_drop(conn, brief.num, job->file_id, job->node_id, job->now_wall_us,
+					 &job->kept_count, err);
 	if (result == 0)
 		result = reopen_rows(conn, job, brief.num, err);
 	if (result < 0)
 		return result;
-	(void)snprintf(detail, sizeof(detail), "%llu chunks reopened: %s", (unsigned long long)job->count,
-		       job->why ? job->why : "");
+	if (job->kept_count > 0)
+		(void)snprintf(detail, sizeof(detail), "%llu chunks reopened, %llu kept by their other copy: %s",
+			       (unsigned long long)job->count, (unsigned long long)job->kept_count,
+			       job->why ? job->why : "");
+	else
+		(void)snprintf(detail, sizeof(detail), "%llu chunks reopened: %s", (unsigned long long)job->count,
+			       job->why ? job->why : "");
 	row.detail = detail;
 	return sql_audit(conn, &row, NULL, err);
 }
@@ -332,7 +349,7 @@ static int reopen_job(struct sql_conn *conn, void *arg, struct err *err)
 int sql_reopen(struct sql_conn *conn, const char *transfer_id, uint64_t file_id, const char *node_id,
 	       enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count, struct err *err)
 {
-	struct reopen_job job = { transfer_id, node_id, why, file_id, 0, state, now_wall_us };
+	struct reopen_job job = { transfer_id, node_id, why, file_id, 0, 0, state, now_wall_us };
 	int result = reopen_job(conn, &job, err);
 
 	*ret_count = job.count;
@@ -343,7 +360,7 @@ int sql_chunks_reopen(struct store *store, const char *transfer_id, uint64_t fil
 		      enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count,
 		      struct err *err)
 {
-	struct reopen_job job = { transfer_id, node_id, why, file_id, 0, state, now_wall_us };
+	struct reopen_job job = { transfer_id, node_id, why, file_id, 0, 0, state, now_wall_us };
 	int result;
 
 	MUST(state == CHUNK_PENDING || state == CHUNK_LOST || state == CHUNK_DIGEST_FAILED);

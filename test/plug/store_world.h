@@ -210,7 +210,7 @@ static inline struct store_chunk chunk_get(struct world *w, const char *id, uint
 }
 
 struct tally {
-	uint64_t counts[COUNT_STATES], stored_bytes;
+	uint64_t counts[COUNT_STATES], stored_bytes, copied_count, copied_bytes;
 };
 
 static inline int chunk_tally(void *owner, const struct store_chunk *chunk)
@@ -220,6 +220,13 @@ static inline int chunk_tally(void *owner, const struct store_chunk *chunk)
 	tally->counts[chunk->state]++;
 	if (chunk->state == CHUNK_STORED || chunk->state == CHUNK_MERGED)
 		tally->stored_bytes += chunk->size_bytes;
+	if (chunk->copy_node[0] != '\0') {
+		/* A copy is of what is stored, on another node. */
+		assert_true(chunk->state == CHUNK_STORED || chunk->state == CHUNK_MERGED);
+		assert_string_not_equal(chunk->copy_node, chunk->actual_node);
+		tally->copied_count++;
+		tally->copied_bytes += chunk->size_bytes;
+	}
 	return 0;
 }
 
@@ -237,6 +244,8 @@ static inline void counters_agree(struct world *w, const char *id)
 	assert_memory_equal(counts, tally.counts, sizeof(counts));
 	assert_int_equal(t.stored_chunk_count, tally.counts[CHUNK_STORED] + tally.counts[CHUNK_MERGED]);
 	assert_int_equal(t.stored_bytes, tally.stored_bytes);
+	assert_int_equal(t.copied_chunk_count, tally.copied_count);
+	assert_int_equal(t.copied_bytes, tally.copied_bytes);
 }
 
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)

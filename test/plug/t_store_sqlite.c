@@ -97,6 +97,13 @@ static void test_sqlite_brings_an_old_file_up_to_date(void **state)
 	w->store->ops->close(w->store);
 	w->store = NULL;
 	version = ask(w, "PRAGMA user_version");
+	(void)ask(w, "DROP VIEW chunk_view");
+	(void)ask(w, "ALTER TABLE chunks DROP COLUMN copy_node");
+	(void)ask(w, "ALTER TABLE transfers DROP COLUMN copies");
+	(void)ask(w, "ALTER TABLE transfers DROP COLUMN copied_count");
+	(void)ask(w, "ALTER TABLE transfers DROP COLUMN copied_bytes");
+	(void)ask(w, "ALTER TABLE transfers DROP COLUMN is_copies_waived");
+	(void)ask(w, "CREATE VIEW chunk_view AS SELECT * FROM chunks");
 	(void)ask(w, "DROP INDEX transfers_idle");
 	(void)ask(w, "DROP INDEX transfers_uncleaned");
 	(void)ask(w, "DROP TABLE node_orders");
@@ -104,6 +111,8 @@ static void test_sqlite_brings_an_old_file_up_to_date(void **state)
 	assert_int_equal(world_open(w), 0);
 	assert_int_equal(ask(w, "PRAGMA user_version"), version);
 	assert_int_equal(w->store->ops->transfer_get(w->store, id_a, &t, &w->err), 0);
+	assert_int_equal(t.copies, 1);
+	assert_string_equal(chunk_get(w, id_a, 1, 0).copy_node, "");
 	assert_int_equal(
 		ask(w, "SELECT count(*) FROM sqlite_schema WHERE name IN ('transfers_idle', 'transfers_uncleaned')"),
 		2);
