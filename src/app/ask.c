@@ -46,21 +46,10 @@ static int ask_by(bool is_post, const struct cmd *cmd, const char *const *values
 		  struct err *err)
 {
 	struct client client;
-	struct buf answer = BUF_INIT(64 * MIB);
-	json_error_t fault;
 	*ret_root = NULL;
 	int r = client_open(cmd, values, &client, err);
 	if (r == 0)
-		r = is_post ? client_post(&client, path, STR_NONE, &answer, err)
-			    : client_get(&client, path, &answer, err);
-	if (r == 0) {
-		*ret_root = json_loadb(answer.data != NULL ? answer.data : "", answer.size, 0, &fault);
-		if (!json_is_object(*ret_root)) {
-			json_decref(*ret_root);
-			*ret_root = NULL;
-			r = err_set(err, ERR_PEER, "the answer is not a JSON object: %s", fault.text);
-		}
-	}
+		r = client_ask(&client, is_post, path, ret_root, err);
 	if (*ret_root != NULL && json_object_get(*ret_root, "nodes") != NULL)
 		ask_sort_nodes(*ret_root);
 	if (*ret_root != NULL && cmd_value(cmd, values, "json") != NULL) {
@@ -70,7 +59,6 @@ static int ask_by(bool is_post, const struct cmd *cmd, const char *const *values
 		json_decref(*ret_root);
 		*ret_root = NULL;
 	}
-	buf_fini(&answer);
 	return r;
 }
 

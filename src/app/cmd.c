@@ -12,46 +12,6 @@ const struct cmd cmd_table[] = {
 	{ .name = NULL },
 };
 
-enum cmd_exit cmd_exit_code(enum err_code code)
-{
-	static const struct {
-		enum err_code code;
-		enum cmd_exit exit;
-	} rows[] = {
-		{ ERR_NONE, CMD_DONE },
-		{ ERR_INTERNAL, CMD_FAULT },
-		{ ERR_USAGE, CMD_USAGE },
-		{ ERR_CONFIG, CMD_USAGE },
-		{ ERR_INTEGRITY, CMD_INTEGRITY },
-		/* What time, a repair or a second try may cure. */
-		{ ERR_NO_MEMORY, CMD_INCOMPLETE },
-		{ ERR_SYSTEM, CMD_INCOMPLETE },
-		{ ERR_TIMEOUT, CMD_INCOMPLETE },
-		{ ERR_CLOSED, CMD_INCOMPLETE },
-		{ ERR_BUSY, CMD_INCOMPLETE },
-		{ ERR_TRUNCATED, CMD_INCOMPLETE },
-		{ ERR_SLOW, CMD_INCOMPLETE },
-		{ ERR_PEER, CMD_INCOMPLETE },
-		{ ERR_CONNECT, CMD_INCOMPLETE },
-		{ ERR_NO_NODES, CMD_INCOMPLETE },
-		{ ERR_VERSION_CONFLICT, CMD_INCOMPLETE },
-		{ ERR_INCOMPLETE, CMD_INCOMPLETE },
-		{ ERR_DIGEST_MISMATCH, CMD_INCOMPLETE },
-		{ ERR_DISK_LOW, CMD_INCOMPLETE },
-		{ ERR_DISK, CMD_INCOMPLETE },
-		{ ERR_SCHEDULER_DOWN, CMD_INCOMPLETE },
-		{ ERR_SOURCE_CHANGED, CMD_INCOMPLETE },
-		{ ERR_WAITING, CMD_INCOMPLETE },
-		{ ERR_STORE, CMD_INCOMPLETE },
-	};
-	for (size_t i = 0; i < COUNT_OF(rows); i++) {
-		if (rows[i].code == code)
-			return rows[i].exit;
-	}
-	/* Everything else is a no that the same command will meet again. */
-	return CMD_REFUSED;
-}
-
 const struct cmd *cmd_find(const char *name)
 {
 	for (const struct cmd *cmd = cmd_table; cmd->name != NULL; cmd++) {
@@ -76,7 +36,7 @@ int cmd_fail(const struct err *err, const char *fmt, ...)
 	if (err->hint[0] != '\0')
 		fprintf(stderr, "hint: %s\n", str_display(str_from(err->hint), hint, sizeof(hint)));
 	fprintf(stderr, "code: HENG-%d\n", (int)err->code);
-	return (int)cmd_exit_code(err->code);
+	return (int)err_exit(err->code);
 }
 
 static size_t cmd_option_count(const struct cmd *cmd)

@@ -7,15 +7,13 @@
 #include "base/str.h"
 
 enum cmd_exit {
-	CMD_DONE = 0,
-	CMD_FAULT = 1, /* heng itself is wrong: please report */
-	CMD_USAGE = 2,
-	CMD_REFUSED = 3,
-	CMD_INCOMPLETE = 4, /* but resumable: the same command again continues */
-	CMD_INTEGRITY = 5,
+	CMD_DONE = ERR_EXIT_DONE,
+	CMD_FAULT = ERR_EXIT_FAULT,
+	CMD_USAGE = ERR_EXIT_USAGE,
+	CMD_REFUSED = ERR_EXIT_REFUSED,
+	CMD_INCOMPLETE = ERR_EXIT_INCOMPLETE,
+	CMD_INTEGRITY = ERR_EXIT_INTEGRITY,
 };
-/* The one place where error codes become exit codes. */
-enum cmd_exit cmd_exit_code(enum err_code code);
 
 struct cmd_option {
 	const char *name;  /* long; NULL ends the table */

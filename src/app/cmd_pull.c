@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ const struct cmd_option cmd_pull_options[] = {
 	{ .name = NULL },
 };
 
-static volatile bool pull_is_stopped; /* set by the signal handler, read by the pull */
+static atomic_bool pull_is_stopped; /* set by the signal handler, read by the pull */
 
 static void pull_stop(int number)
 {

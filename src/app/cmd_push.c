@@ -1,13 +1,13 @@
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/client.h"
 #include "app/progress.h"
-#include "base/bucket.h"
 #include "base/json.h"
-#include "folder/push.h"
+#include "folder/push_option.h"
 
 const struct cmd_option cmd_push_options[] = {
 	CLIENT_OPTIONS,
@@ -24,7 +24,7 @@ const struct cmd_option cmd_push_options[] = {
 	{ .name = NULL },
 };
 
-static volatile bool push_is_stopped; /* set by the signal handler, read by the push */
+static atomic_bool push_is_stopped; /* set by the signal handler, read by the push */
 
 static void push_stop(int number)
 {
@@ -61,63 +61,25 @@ static void push_problem(void *owner, struct str path, const char *reason)
 		str_display(str_from(reason), why, sizeof(why)));
 }
 
-static int push_read_rate(const struct cmd *cmd, const char *const *values, uint64_t *ret_rate_bytes, struct err *err)
-{
-	const char *rate = cmd_value(cmd, values, "limit-rate");
-	*ret_rate_bytes = 0;
-	if (rate == NULL)
-		return 0;
-	if (str_to_size(str_from(rate), ret_rate_bytes) &&
-	    (*ret_rate_bytes == 0 ||
-	     (*ret_rate_bytes >= BUCKET_RATE_MIN_BYTES && *ret_rate_bytes <= BUCKET_RATE_MAX_BYTES)))
-		return 0;
-	err_set(err, ERR_USAGE, "--limit-rate '%s' is not a size from 4KiB to 1TiB, nor 0", rate);
-	err_hint(err, "bytes a second, like 20MiB; 0 sets no limit");
-	return -(int)ERR_USAGE;
-}
-
+/* What the options allow is said in folder/push_option.c, for the library too. */
 static int push_read_options(const struct cmd *cmd, const char *const *values, struct push_options *options,
 			     struct err *err)
 {
-	static const char *const digests[] = { "md5", "sha256", NULL };
-	static const char *const links[] = { "keep", "skip", "follow", NULL };
-	static const enum walk_links link_modes[] = { WALK_LINKS_KEEP, WALK_LINKS_SKIP, WALK_LINKS_FOLLOW };
-	uint64_t parallel = 0, priority = 0, give_up_s = 0;
-	int digest = 1, link = -1;
-	int r = cmd_number(cmd, values, "parallel", 1, PUSH_PARALLEL_MAX, &parallel, err);
-	if (r == 0)
-		r = cmd_number(cmd, values, "priority", 0, 1000, &priority, err);
-	if (r == 0)
-		r = cmd_choice(cmd, values, "digest", digests, &digest, err);
-	if (r == 0)
-		r = cmd_choice(cmd, values, "links", links, &link, err);
-	if (r == 0)
-		r = push_read_rate(cmd, values, &options->limit_rate_bytes, err);
-	if (r < 0)
-		return r;
-	const char *size = cmd_value(cmd, values, "chunk-size");
-	if (size != NULL && (!str_to_size(str_from(size), &options->chunk_bytes) || options->chunk_bytes < 64 * KIB ||
-			     options->chunk_bytes > 64 * MIB)) {
-		err_set(err, ERR_USAGE, "--chunk-size '%s' is not a size from 64KiB to 64MiB", size);
-		err_hint(err, "like 8MiB");
-		return -(int)ERR_USAGE;
+	for (size_t i = 0; cmd->options[i].name != NULL; i++) {
+		char label[64];
+		const char *name = cmd->options[i].name;
+		if (values[i] == NULL || !push_option_exists(name))
+			continue;
+		snprintf(label, sizeof(label), "--%s", name);
+		int r = push_option_set(options, name, label, values[i], err);
+		if (r < 0) {
+			if (err->hint[0] == '\0')
+				err_hint(err, "heng help %s", cmd->name);
+			return r;
+		}
 	}
 	const char *give_up = getenv("HENG_GIVE_UP_SECONDS");
-	if (give_up != NULL &&
-	    (!str_to_u64(str_from(give_up), &give_up_s) || give_up_s == 0 || give_up_s > 7 * 24 * 3600))
-		return err_set(err, ERR_USAGE, "HENG_GIVE_UP_SECONDS '%s' is not a number of seconds up to a week",
-			       give_up);
-	const char *name = cmd_value(cmd, values, "name");
-	if (name != NULL && name[0] == '\0')
-		return err_set(err, ERR_USAGE, "--name is empty");
-	options->batch = str_from(name);
-	options->parallel = (unsigned)parallel;
-	options->priority = (int)priority;
-	options->digest = digest == 0 ? DIGEST_MD5 : DIGEST_SHA256;
-	options->links = link < 0 ? WALK_LINKS_REFUSE : link_modes[link];
-	options->give_up_us = (int64_t)give_up_s * SEC_US;
-	options->is_dry_run = cmd_value(cmd, values, "dry-run") != NULL;
-	return 0;
+	return give_up != NULL ? push_option_set(options, "give-up", "HENG_GIVE_UP_SECONDS", give_up, err) : 0;
 }
 
 /* One line, the last on stdout. */
@@ -179,6 +141,7 @@ int cmd_push_run(const struct cmd *cmd, int operand_count, char **operands, cons
 	struct client client;
 	struct push_view view = { .problem_count = 0 };
 	struct push_options options = { .folder = operands[0],
+					.digest = DIGEST_SHA256,
 					.is_interrupted = &push_is_stopped,
 					.progress = push_show,
 					.notice = push_note,

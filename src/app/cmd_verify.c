@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ const struct cmd_option cmd_verify_options[] = {
 	{ .name = NULL },
 };
 
-static volatile bool verify_is_stopped; /* set by the signal handler, read by the comparison */
+static atomic_bool verify_is_stopped; /* set by the signal handler, read by the comparison */
 
 static void verify_stop(int number)
 {

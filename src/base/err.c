@@ -28,6 +28,46 @@ enum err_retry err_retry(enum err_code code) { return row_of(code)->retry; }
 
 int err_http_status(enum err_code code) { return row_of(code)->http_status; }
 
+enum err_exit err_exit(enum err_code code)
+{
+	static const struct {
+		enum err_code code;
+		enum err_exit exit;
+	} rows[] = {
+		{ ERR_NONE, ERR_EXIT_DONE },
+		{ ERR_INTERNAL, ERR_EXIT_FAULT },
+		{ ERR_USAGE, ERR_EXIT_USAGE },
+		{ ERR_CONFIG, ERR_EXIT_USAGE },
+		{ ERR_INTEGRITY, ERR_EXIT_INTEGRITY },
+		/* What time, a repair or a second try may cure. */
+		{ ERR_NO_MEMORY, ERR_EXIT_INCOMPLETE },
+		{ ERR_SYSTEM, ERR_EXIT_INCOMPLETE },
+		{ ERR_TIMEOUT, ERR_EXIT_INCOMPLETE },
+		{ ERR_CLOSED, ERR_EXIT_INCOMPLETE },
+		{ ERR_BUSY, ERR_EXIT_INCOMPLETE },
+		{ ERR_TRUNCATED, ERR_EXIT_INCOMPLETE },
+		{ ERR_SLOW, ERR_EXIT_INCOMPLETE },
+		{ ERR_PEER, ERR_EXIT_INCOMPLETE },
+		{ ERR_CONNECT, ERR_EXIT_INCOMPLETE },
+		{ ERR_NO_NODES, ERR_EXIT_INCOMPLETE },
+		{ ERR_VERSION_CONFLICT, ERR_EXIT_INCOMPLETE },
+		{ ERR_INCOMPLETE, ERR_EXIT_INCOMPLETE },
+		{ ERR_DIGEST_MISMATCH, ERR_EXIT_INCOMPLETE },
+		{ ERR_DISK_LOW, ERR_EXIT_INCOMPLETE },
+		{ ERR_DISK, ERR_EXIT_INCOMPLETE },
+		{ ERR_SCHEDULER_DOWN, ERR_EXIT_INCOMPLETE },
+		{ ERR_SOURCE_CHANGED, ERR_EXIT_INCOMPLETE },
+		{ ERR_WAITING, ERR_EXIT_INCOMPLETE },
+		{ ERR_STORE, ERR_EXIT_INCOMPLETE },
+	};
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		if (rows[i].code == code)
+			return rows[i].exit;
+	}
+	/* Everything else is a no that the same will meet again. */
+	return ERR_EXIT_REFUSED;
+}
+
 enum err_code err_from_word(const char *word, size_t size)
 {
 	for (size_t i = 0; i < COUNT_OF(ROWS); i++) {

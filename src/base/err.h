@@ -13,6 +13,16 @@ enum err_code {
 
 enum err_retry { ERR_RETRY_NO, ERR_RETRY_SAME, ERR_RETRY_OTHER };
 
+/* What a failure means to whoever asked for something: exit codes of the commands, results of the library. */
+enum err_exit {
+	ERR_EXIT_DONE = 0,
+	ERR_EXIT_FAULT = 1, /* heng itself is wrong: please report */
+	ERR_EXIT_USAGE = 2,
+	ERR_EXIT_REFUSED = 3,
+	ERR_EXIT_INCOMPLETE = 4, /* but resumable: the same again continues */
+	ERR_EXIT_INTEGRITY = 5,
+};
+
 /* Fixed size, so that failing never allocates. `text` is one line for people; `hint` says what to do, or is empty. */
 struct err {
 	enum err_code code;
@@ -35,6 +45,8 @@ void err_hint(struct err *err, const char *fmt, ...) PRINTF(2, 3);
 const char *err_word(enum err_code code);
 enum err_retry err_retry(enum err_code code);
 int err_http_status(enum err_code code);
+/* The one place where error codes become exit codes. */
+enum err_exit err_exit(enum err_code code);
 /* ERR_INTERNAL when no row has this word. */
 enum err_code err_from_word(const char *word, size_t size);
 

@@ -2,6 +2,8 @@
 #ifndef HENG_FOLDER_PUSH_H
 #define HENG_FOLDER_PUSH_H
 
+#include <stdatomic.h>
+
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/rng.h"
@@ -39,8 +41,8 @@ struct push_options {
 	enum walk_links links;
 	bool is_dry_run;
 	int priority;
-	int64_t give_up_us;                  /* stop when nothing was acknowledged for this long; 0: 60 s */
-	volatile const bool *is_interrupted; /* set by a signal handler: stop, resumable */
+	int64_t give_up_us;                /* stop when nothing was acknowledged for this long; 0: 60 s */
+	const atomic_bool *is_interrupted; /* NULL, or set by a signal handler or another thread: stop, resumable */
 	/* Called from the pushing thread about 10 times a second and at each change of phase. */
 	void (*progress)(void *owner, const struct push_progress *progress);
 	void (*notice)(void *owner, const char *line); /* retries, fail-overs, skipped entries, for people */

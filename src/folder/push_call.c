@@ -15,7 +15,7 @@
 
 bool push_is_interrupted(const struct push *push)
 {
-	return push->options->is_interrupted != NULL && *push->options->is_interrupted;
+	return push->options->is_interrupted != NULL && atomic_load(push->options->is_interrupted);
 }
 
 int64_t push_backoff_us(struct push *push, unsigned try_count)

@@ -22,7 +22,7 @@
 
 bool stored_is_interrupted(const struct stored_place *place)
 {
-	return place->is_interrupted != NULL && *place->is_interrupted;
+	return place->is_interrupted != NULL && atomic_load(place->is_interrupted);
 }
 
 /* --- reading --- the manifest's own lines go to its parser; a file waits for the line with its digest, which follows at once --- */
@@ -207,6 +207,7 @@ static int ask(struct fetch *fetch, const struct stored_place *place, const char
 	call.url = url;
 	call.headers[0] = header;
 	call.answer.limit = ANSWER_MAX;
+	call.is_interrupted = place->is_interrupted;
 	call.owner = get;
 	call.sink = get ? take_manifest : NULL;
 	int result = fetch_do(fetch, &call, err);

@@ -4,6 +4,8 @@
 #ifndef HENG_FOLDER_STORED_H
 #define HENG_FOLDER_STORED_H
 
+#include <stdatomic.h>
+
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/rng.h"
@@ -12,7 +14,7 @@
 struct stored_place {
 	const char *url, *api_key; /* http://host:port of the scheduler */
 	const char *transfer_id;
-	volatile const bool *is_interrupted; /* NULL, or looked at on the way: then the work ends with ERR_WAITING */
+	const atomic_bool *is_interrupted; /* NULL, or looked at on the way: then the work ends with ERR_WAITING */
 };
 
 struct stored {

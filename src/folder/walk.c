@@ -381,7 +381,7 @@ static int walk_run(struct walk *walk, struct err *err)
 	}
 	walk_push(walk, fd, &st);
 	while (walk->frame_count > 0) {
-		if (walk->options->is_interrupted != NULL && *walk->options->is_interrupted)
+		if (walk->options->is_interrupted != NULL && atomic_load(walk->options->is_interrupted))
 			return err_set(err, ERR_WAITING, "interrupted after %llu entries",
 				       (unsigned long long)walk->result.entry_count);
 		r = walk_step(walk, err);

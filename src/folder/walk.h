@@ -3,13 +3,15 @@
 #ifndef HENG_FOLDER_WALK_H
 #define HENG_FOLDER_WALK_H
 
+#include <stdatomic.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 
 enum walk_links { WALK_LINKS_REFUSE, WALK_LINKS_KEEP, WALK_LINKS_SKIP, WALK_LINKS_FOLLOW };
 struct walk_options {
 	enum walk_links links;
-	volatile const bool *is_interrupted; /* NULL, or looked at on the way: then the walk ends with ERR_WAITING */
+	const atomic_bool *is_interrupted; /* NULL, or looked at on the way: then the walk ends with ERR_WAITING */
 };
 struct walk_result {
 	uint64_t entry_count, file_count, total_bytes;

@@ -22,6 +22,7 @@
 #define EASY_KEPT_MAX       64
 #define ERROR_BODY_LIMIT    (64 * KIB)
 #define RETRY_AFTER_MAX_SEC (24 * 3600)
+#define INTERRUPT_LOOK_US   (100 * MSEC_US)
 #define FOREVER_US          (3600 * SEC_US)
 #define TURNS_PER_SEC       50
 #define TURN_MIN_BYTES      ((uint64_t)KIB)
@@ -545,8 +546,14 @@ void fetch_wake(struct fetch *fetch) { (void)curl_multi_wakeup(fetch->multi); }
 int fetch_do(struct fetch *fetch, struct fetch_call *call, struct err *err)
 {
 	fetch_start(fetch, call);
-	while (call->is_running)
-		fetch_step(fetch, SEC_US);
+	while (call->is_running) {
+		fetch_step(fetch, call->is_interrupted ? INTERRUPT_LOOK_US : SEC_US);
+		if (!call->is_running || !call->is_interrupted || !atomic_load(call->is_interrupted))
+			continue;
+		/* What ended meanwhile ended; this one is dropped, so done is not called. */
+		fetch_cancel(fetch, call);
+		err_set(&call->err, ERR_WAITING, "%s %.200s: interrupted", call->method, call->url);
+	}
 	if (call->err.code == ERR_NONE)
 		return 0;
 	if (err)

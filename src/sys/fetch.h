@@ -3,6 +3,8 @@
 #ifndef HENG_SYS_FETCH_H
 #define HENG_SYS_FETCH_H
 
+#include <stdatomic.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -19,9 +21,10 @@ struct fetch_call {
 	struct str body;                        /* in memory, or: */
 	int body_fd; /* used when body_fd_size >= 0 (set it to -1 otherwise): a file read from offset body_fd_offset */
 	int64_t body_fd_offset, body_fd_size;
-	int64_t connect_timeout_us; /* 0: 5 s */
-	int64_t timeout_us;         /* the whole call; 0: none */
-	int64_t stall_timeout_us;   /* less than 1 byte/s for this long ends it; 0: 30 s */
+	int64_t connect_timeout_us;        /* 0: 5 s */
+	int64_t timeout_us;                /* the whole call; 0: none */
+	int64_t stall_timeout_us;          /* less than 1 byte/s for this long ends it; 0: 30 s */
+	const atomic_bool *is_interrupted; /* of fetch_do: NULL, or set from anywhere: the call ends with ERR_WAITING */
 	/* The answer's body: pieces go to sink (return false to stop the call, with err filled if there is something to
 	 * say); without a sink they are collected in answer (set its limit). */
 	bool (*sink)(struct fetch_call *call, struct str piece);

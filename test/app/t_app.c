@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "app/boot.h"
-#include "app/client.h"
 #include "app/cmd.h"
 #include "app/progress.h"
 
@@ -29,7 +28,7 @@ static void test_exit_codes(void **state)
 		{ ERR_INTEGRITY, 5 },
 	};
 	for (size_t i = 0; i < COUNT_OF(rows); i++)
-		assert_int_equal(cmd_exit_code(rows[i].code), rows[i].exit);
+		assert_int_equal((int)err_exit(rows[i].code), rows[i].exit);
 }
 
 /* --- a command of our own, to see what the parser makes of words --- */
@@ -135,64 +134,6 @@ static void test_every_command_has_a_row(void **state)
 	assert_null(cmd_find(""));
 }
 
-static void test_urls(void **state)
-{
-	(void)state;
-	static const struct {
-		const char *text, *want; /* NULL: refused */
-	} rows[] = {
-		{ "http://127.0.0.1:7080", "http://127.0.0.1:7080" },
-		{ "http://[::1]:7080//", "http://[::1]:7080" },
-		{ "http://host", "http://host" },
-		{ "", NULL },
-		{ "http://", NULL },
-		{ "127.0.0.1:7080", NULL },
-		{ "https://host", NULL },
-		{ "http://host/path", NULL },
-		{ "http://user@host", NULL },
-		{ "http://host\r\nX: y", NULL },
-		{ "http://host?x", NULL },
-	};
-	for (size_t i = 0; i < COUNT_OF(rows); i++) {
-		char url[64];
-		struct err err = ERR_INIT;
-		int r = client_url(rows[i].text, url, sizeof(url), &err);
-		assert_int_equal(r, rows[i].want != NULL ? 0 : -ERR_USAGE);
-		if (r == 0)
-			assert_string_equal(url, rows[i].want);
-	}
-}
-
-static void test_keys(void **state)
-{
-	(void)state;
-	static const struct {
-		const char *text, *want;
-	} rows[] = {
-		{ "abc\n", "abc" }, { "abc", "abc" },       { " abc \r\n\n", "abc" },
-		{ "", NULL },       { "\n", NULL },         { "a b\n", NULL },
-		{ "a\nb\n", NULL }, { "\xc3\xa4\n", NULL }, { "0123456789abcdef\n", NULL }, /* longer than the target */
-	};
-	char path[] = "/tmp/heng-t-app-XXXXXX";
-	int fd = mkstemp(path);
-	assert_true(fd >= 0);
-	for (size_t i = 0; i < COUNT_OF(rows); i++) {
-		char key[16];
-		struct err err = ERR_INIT;
-		assert_int_equal(ftruncate(fd, 0), 0);
-		assert_int_equal(pwrite(fd, rows[i].text, strlen(rows[i].text), 0), (ssize_t)strlen(rows[i].text));
-		int r = client_key(path, key, sizeof(key), &err);
-		assert_int_equal(r, rows[i].want != NULL ? 0 : -ERR_USAGE);
-		if (r == 0)
-			assert_string_equal(key, rows[i].want);
-	}
-	close(fd);
-	unlink(path);
-	char key[16];
-	struct err err = ERR_INIT;
-	assert_int_equal(client_key(path, key, sizeof(key), &err), -ERR_USAGE);
-}
-
 static void test_when_children_start_again(void **state)
 {
 	(void)state;
@@ -274,8 +215,6 @@ int main(void)
 		cmocka_unit_test(test_words_of_a_command),
 		cmocka_unit_test(test_values),
 		cmocka_unit_test(test_every_command_has_a_row),
-		cmocka_unit_test(test_urls),
-		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_when_children_start_again),
 		cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_progress_lines),

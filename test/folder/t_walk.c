@@ -224,7 +224,7 @@ static void test_the_longest_path(void **state)
 static void test_an_interrupt_ends_the_walk(void **state)
 {
 	struct world *world = *state;
-	static const volatile bool is_interrupted = true;
+	static const atomic_bool is_interrupted = true;
 	struct walk_options options = { .is_interrupted = &is_interrupted };
 	struct walk_result result;
 	struct err err = ERR_INIT;

@@ -690,6 +690,29 @@ static void test_limited_rate(void **state)
 	free(body);
 }
 
+static void *interrupt_it(void *owner)
+{
+	atomic_store((atomic_bool *)owner, true);
+	return NULL;
+}
+
+static void test_interrupt(void **state)
+{
+	struct world *world = *state;
+	struct err err = ERR_INIT;
+	atomic_bool is_interrupted = false;
+	pthread_t thread;
+
+	/* Nothing else ends this: the server says nothing, and there is no limit. */
+	server_start(&world->server, script_silent);
+	struct fetch_call call = call_to(&world->server, "GET");
+	call.is_interrupted = &is_interrupted;
+	assert_int_equal(pthread_create(&thread, NULL, interrupt_it, &is_interrupted), 0);
+	assert_int_equal(fetch_do(world->fetch, &call, &err), -ERR_WAITING);
+	(void)pthread_join(thread, NULL);
+	assert_int_equal(fetch_running_count(world->fetch), 0);
+}
+
 static void *wake_it(void *owner)
 {
 	fetch_wake(owner);
@@ -721,6 +744,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_callbacks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cancel_and_free, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_limited_rate, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_interrupt, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wake, setup, teardown),
 	};
 
