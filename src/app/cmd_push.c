@@ -14,7 +14,7 @@ const struct cmd_option cmd_push_options[] = {
 	{ "name", 'n', "BATCH", "name of the batch at the other end (the folder's own name)" },
 	{ "quiet", 'q', NULL, "say nothing but failures" },
 	{ "dry-run", 0, NULL, "scan and plan, send nothing" },
-	{ "parallel", 'p', "N", "chunks under way at once, 1 to 64 (8)" },
+	{ "parallel", 'p', "N", "chunks under way at once, 1 to 64 (as many as bring more)" },
 	{ "chunk-size", 0, "SIZE", "cut of large files, 64KiB to 64MiB (the scheduler's)" },
 	{ "limit-rate", 0, "RATE",
 	  "bytes a second over all connections, 4KiB to 1TiB, such as 20MiB; 0: no limit (0)" },

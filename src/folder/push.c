@@ -13,7 +13,6 @@
 #include "folder/push_impl.h"
 #include "sys/fs.h"
 
-#define PUSH_PARALLEL        8
 #define PUSH_GIVE_UP_US      (60 * SEC_US)
 #define PUSH_POLL_US         (200 * MSEC_US)
 #define PUSH_STUCK_PASSES    5
@@ -22,10 +21,7 @@
 #define PUSH_CHUNK_BYTES_MAX GIB
 /* The scheduler reads a million entries and writes its plan before it answers. */
 #define PUSH_PLANNING_STALL_US (180 * SEC_US)
-/* With a limited rate so many seconds of it are under way, but two chunks at least: one goes while the other waits for its answer. */
-#define PUSH_LIMITED_S        4
-#define PUSH_LIMITED_PARALLEL 2
-#define PUSH_URL_SIZE         8192
+#define PUSH_URL_SIZE          8192
 
 /* --- what is pushed --- */
 /* The folder's absolute path gives the default batch name, and with the host's name the source by which a later push is recognised. */
@@ -185,44 +181,6 @@ static int push_bind_digests(struct push *push, struct err *err)
 }
 
 /* --- a pass over the plan --- */
-/* A slow rate divided among many chunks would have each of them under way for minutes, and all lost when the push is stopped. */
-static void push_limit_parallel(struct push *push, uint64_t chunk_bytes)
-{
-	uint64_t rate_bytes = push->options->limit_rate_bytes;
-	if (rate_bytes == 0 || chunk_bytes == 0)
-		return;
-	size_t wanted = max_size(PUSH_LIMITED_PARALLEL, rate_bytes * PUSH_LIMITED_S / chunk_bytes);
-	push->parallel = (unsigned)min_size(push->parallel, wanted);
-	/* A chunk that is sent again shows no sign of life before it is acknowledged: patience must outlast the way through the limit. */
-	push->give_up_us += (int64_t)(push->parallel * chunk_bytes * (uint64_t)SEC_US / rate_bytes);
-}
-
-static int push_make_buffers(struct push *push, struct err *err)
-{
-	if (push->chunks != NULL)
-		return 0;
-	uint64_t size_bytes = push->chunk_bytes < push->walk.total_bytes ? push->chunk_bytes : push->walk.total_bytes;
-	push_limit_parallel(push, size_bytes);
-	size_t count = push->parallel + 2;
-	if (size_bytes > 0)
-		count = max_size(1, min_size(count, PUSH_BUFFERS_BYTES / size_bytes));
-	push->chunks = must_zalloc(count, sizeof(*push->chunks));
-	push->chunk_pool_count = count;
-	push->parallel = (unsigned)min_size(push->parallel, count);
-	for (size_t i = 0; i < count; i++) {
-		struct push_chunk *chunk = &push->chunks[i];
-		chunk->push = push;
-		chunk->call = FETCH_CALL_INIT;
-		chunk->data = malloc(size_bytes > 0 ? size_bytes : 1);
-		if (chunk->data == NULL)
-			return err_set(err, ERR_NO_MEMORY, "no memory for %zu chunks of %llu bytes", count,
-				       (unsigned long long)size_bytes);
-		push_chunks_add(&push->shared.free, chunk);
-	}
-	push->shared.digested = must_zalloc(push->object_count / 8 + 1, 1);
-	return 0;
-}
-
 static void push_tell_notes(struct push *push)
 {
 	struct push_shared *shared = &push->shared;
@@ -289,7 +247,7 @@ static int push_pass_run(struct push *push, struct err *err)
 			push->life_us = now_us;
 		if (now_us - push->life_us > push->give_up_us)
 			return push_give_up(push, err);
-		if (now_us - push->life_us > 3 * SEC_US && push->last_err.code != ERR_NONE) {
+		if (now_us - push->life_us > 3 * SEC_US && push->last_err.code != ERR_NONE && !push->is_budget_spent) {
 			snprintf(push->waiting_text, sizeof(push->waiting_text), "%s", push->last_err.text);
 			push->progress.waiting_for = push->waiting_text;
 		}
@@ -300,7 +258,7 @@ static int push_pass_run(struct push *push, struct err *err)
 
 static int push_pass(struct push *push, struct err *err)
 {
-	int r = push_make_buffers(push, err);
+	int r = push_buffers_make(push, err);
 	if (r < 0)
 		return r;
 	push->progress.bytes_done = push->progress.chunks_done = 0;
@@ -483,11 +441,7 @@ static void push_fill_result(struct push *push, int r, struct push_result *resul
 
 static void push_fini(struct push *push)
 {
-	for (size_t i = 0; i < push->chunk_pool_count; i++) {
-		buf_fini(&push->chunks[i].call.answer);
-		free(push->chunks[i].data);
-	}
-	free(push->chunks);
+	push_buffers_free(push);
 	free(push->shared.digested);
 	free(push->nodes);
 	free(push->source);
@@ -513,7 +467,7 @@ int push_folder(const struct push_options *options, struct push_result *ret_resu
 	push->started_us = clock_mono_us();
 	push->root_fd = push->manifest_fd = push->digests_fd = -1;
 	push->give_up_us = options->give_up_us > 0 ? options->give_up_us : PUSH_GIVE_UP_US;
-	push->parallel = options->parallel > 0 ? options->parallel : PUSH_PARALLEL;
+	push->parallel = options->parallel > 0 ? options->parallel : PUSH_PACE_START;
 	if (push->parallel > PUSH_PARALLEL_MAX)
 		push->parallel = PUSH_PARALLEL_MAX;
 	push->nodes = must_zalloc(PUSH_NODES_MAX, sizeof(*push->nodes));

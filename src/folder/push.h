@@ -26,6 +26,7 @@ struct push_progress {
 	int64_t elapsed_us;
 	struct push_node_share shares[64];
 	size_t share_count;
+	unsigned parallel; /* chunks that may be under way now; 0 before the first */
 };
 struct push_options {
 	const char *folder;

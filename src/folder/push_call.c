@@ -9,9 +9,11 @@
 
 #define PUSH_BACKOFF_BASE_US (100 * MSEC_US)
 #define PUSH_BACKOFF_MAX_US  (5 * SEC_US)
-#define PUSH_TICK_US         (100 * MSEC_US)
-#define PUSH_STALL_US        (30 * SEC_US)
-#define PUSH_ANSWER_MAX      (4 * MIB)
+/* A server may ask for more patience than that, but not for all of ours. */
+#define PUSH_RETRY_AFTER_MAX_US (60 * SEC_US)
+#define PUSH_TICK_US            (100 * MSEC_US)
+#define PUSH_STALL_US           (30 * SEC_US)
+#define PUSH_ANSWER_MAX         (4 * MIB)
 
 bool push_is_interrupted(const struct push *push)
 {
@@ -23,6 +25,13 @@ int64_t push_backoff_us(struct push *push, unsigned try_count)
 	/* Never quite nothing, so that a refusal that comes at once does not become a busy loop. */
 	return 5 * MSEC_US + curve_backoff_us(try_count > 0 ? try_count - 1 : 0, PUSH_BACKOFF_BASE_US,
 					      PUSH_BACKOFF_MAX_US, &push->rng);
+}
+
+int64_t push_retry_us(struct push *push, unsigned try_count, int64_t retry_after_us)
+{
+	/* What is asked is tried at least once more before patience ends. */
+	int64_t most_us = min_i64(PUSH_RETRY_AFTER_MAX_US, push->give_up_us / 2);
+	return min_i64(retry_after_us, most_us) + push_backoff_us(push, try_count);
 }
 
 /* Fills the shares: the nodes that took most, in the table's order. */
@@ -52,6 +61,7 @@ void push_tick(struct push *push, const char *phase, bool is_now)
 	/* Files read again in a later pass count once. */
 	uint64_t files_done = atomic_load(&push->shared.files_done);
 	push->progress.files_done = files_done < push->progress.files_total ? files_done : push->progress.files_total;
+	push->progress.parallel = push->pace.limit;
 	push_count_shares(push);
 	push->options->progress(push->options->owner, &push->progress);
 }
@@ -266,9 +276,7 @@ int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, s
 		push->progress.waiting_for = push->waiting_text;
 		if (try_count == 1 && push->options->notice != NULL)
 			push->options->notice(push->options->owner, push->waiting_text);
-		int64_t wait_us = max_i64(push_backoff_us(push, try_count),
-					  min_i64(retry_after_us, PUSH_BACKOFF_MAX_US));
-		r = push_ask_wait(push, wait_us, ask, err);
+		r = push_ask_wait(push, push_retry_us(push, try_count, retry_after_us), ask, err);
 		if (r < 0)
 			return r;
 	}

@@ -1,4 +1,4 @@
-/* Inside the push: one pushing thread that talks (push.c, push_call.c, push_plan.c, push_send.c) and a few reader threads that open, check,
+/* Inside the push: one pushing thread that talks (push.c, push_buffers.c, push_call.c, push_plan.c, push_send.c) and a few reader threads that open, check,
  * read and hash files (push_read.c). They meet at struct push_shared only. */
 #ifndef HENG_FOLDER_PUSH_IMPL_H
 #define HENG_FOLDER_PUSH_IMPL_H
@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 
 #include "folder/push.h"
+#include "folder/push_budget.h"
+#include "folder/push_pace.h"
 #include "sys/fetch.h"
 #include "wire/manifest.h"
 #include "wire/ticket.h"
@@ -17,7 +19,6 @@
 #define PUSH_NODE_ID_SIZE   65
 #define PUSH_ADDR_SIZE      64
 #define PUSH_READERS        2
-#define PUSH_BUFFERS_BYTES  (96 * MIB)
 #define PUSH_PLAN_PAGE      2000
 /* Planned chunks waiting for a reader below which the next page is asked for. */
 #define PUSH_PLAN_LOW        1000
@@ -85,6 +86,7 @@ struct push_chunk {
 	bool is_done; /* the call has come back */
 	unsigned try_count, try_here_count, conflict_count;
 	int64_t due_us;
+	int64_t started_us; /* of the attempt */
 	int64_t seen_bytes; /* of the call's bytes_sent, for the sign of life */
 	uint16_t sent_to;
 	struct fetch_call call;
@@ -163,8 +165,13 @@ struct push {
 	pthread_t readers[PUSH_READERS];
 	unsigned reader_count;
 	struct push_chunk *chunks;
-	size_t chunk_pool_count;
-	unsigned parallel;
+	size_t chunk_pool_count, chunk_use_count, chunk_data_bytes;
+	struct push_chunks spare; /* not in use: the pace wants fewer */
+	unsigned parallel;        /* to start with */
+	struct push_pace pace;
+	struct push_budget budget;
+	bool is_budget_spent;   /* a chunk waits for it since the last step */
+	int64_t budget_told_us; /* when that was last said */
 
 	struct push_lines plan_lines;
 	struct fetch_call plan_call;
@@ -208,7 +215,9 @@ struct push_ask {
 int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, struct err *err);
 void push_tick(struct push *push, const char *phase, bool is_now);
 bool push_is_interrupted(const struct push *push);
-int64_t push_backoff_us(struct push *push, unsigned try_count);   /* full jitter, 100 ms doubling to 5 s */
+int64_t push_backoff_us(struct push *push, unsigned try_count); /* full jitter, 100 ms doubling to 5 s */
+/* The same on top of what the server asked for, so that those who were sent away together do not come back together. */
+int64_t push_retry_us(struct push *push, unsigned try_count, int64_t retry_after_us);
 const char *push_json_text(const json_t *root, const char *name); /* "" when absent */
 uint64_t push_json_u64(const json_t *root, const char *name);
 bool push_json_bool(const json_t *root, const char *name);
@@ -243,6 +252,12 @@ void push_send_begin(struct push *push);
 int push_send_step(struct push *push, int64_t now_us, struct err *err);
 int64_t push_send_wait_us(const struct push *push, int64_t now_us); /* until something is due, at most 100 ms */
 void push_send_end(struct push *push);
+
+/* push_buffers.c */
+int push_buffers_make(struct push *push, struct err *err); /* once for all passes; begins the pace and the budget */
+void push_buffers_follow(struct push *push);               /* the pace may have moved */
+void push_chunk_release(struct push *push, struct push_chunk *chunk);
+void push_buffers_free(struct push *push);
 
 /* push_read.c */
 int push_read_begin(struct push *push, struct err *err);

@@ -221,8 +221,7 @@ static int push_plan_answered(struct push *push, int64_t now_us, struct err *err
 			return err_wrap(err, "asking for the plan");
 		}
 		push->last_err = call->err;
-		push->plan_due_us = now_us +
-				    max_i64(push_backoff_us(push, ++push->plan_try_count), call->retry_after_us);
+		push->plan_due_us = now_us + push_retry_us(push, ++push->plan_try_count, call->retry_after_us);
 		return 0;
 	}
 	push->plan_try_count = 0;

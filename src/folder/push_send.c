@@ -62,15 +62,6 @@ PRINTF(3, 4) static void send_notice(struct push *push, struct push_node *node, 
 }
 
 /* --- what becomes of a chunk --- */
-static void send_release(struct push *push, struct push_chunk *chunk)
-{
-	buf_fini(&chunk->call.answer);
-	pthread_mutex_lock(&push->shared.lock);
-	push_chunks_add(&push->shared.free, chunk);
-	pthread_cond_signal(&push->shared.buffer_came);
-	pthread_mutex_unlock(&push->shared.lock);
-}
-
 static void send_wait(struct push *push, struct push_chunk *chunk, int64_t due_us)
 {
 	buf_fini(&chunk->call.answer);
@@ -93,7 +84,9 @@ static void send_acknowledged(struct push *push, struct push_chunk *chunk, bool 
 	push->progress.waiting_for = NULL;
 	push->acked_count++;
 	push->life_us = now_us;
-	send_release(push, chunk);
+	push_budget_earn(&push->budget);
+	push_pace_acked(&push->pace, chunk->size_bytes, now_us - chunk->started_us, now_us);
+	push_chunk_release(push, chunk);
 }
 
 /* This candidate will not do: the next one, at once; after a whole round only after a pause. */
@@ -111,7 +104,7 @@ static int64_t send_next_candidate(struct push *push, struct push_chunk *chunk, 
 			    push->last_err.text);
 		return now_us;
 	}
-	return now_us + push_backoff_us(push, chunk->try_count);
+	return now_us + push_retry_us(push, chunk->try_count, chunk->call.retry_after_us);
 }
 
 static void send_note_connect_failure(struct push *push, struct push_node *node, bool is_stalled, int64_t now_us)
@@ -200,8 +193,7 @@ static int send_asked(struct push *push, struct push_chunk *chunk, int64_t now_u
 			return err_wrap(err, "asking the scheduler about a chunk");
 		}
 		/* As in an attempt: the chunk is tried again with the ticket it has, and asked about again if that is refused. */
-		send_wait(push, chunk,
-			  now_us + max_i64(push_backoff_us(push, chunk->try_count), chunk->call.retry_after_us));
+		send_wait(push, chunk, now_us + push_retry_us(push, chunk->try_count, chunk->call.retry_after_us));
 		return 0;
 	}
 	struct send_answer answer = { .push = push, .chunk = chunk };
@@ -222,7 +214,7 @@ static int send_asked(struct push *push, struct push_chunk *chunk, int64_t now_u
 		push->acked_count++;
 		push->progress.chunks_done++;
 		push->progress.bytes_done += chunk->size_bytes;
-		send_release(push, chunk);
+		push_chunk_release(push, chunk);
 		return 0;
 	}
 	if (answer.is_stored)
@@ -273,11 +265,17 @@ static enum send_fate send_fate(enum err_code code)
 	return SEND_FATAL;
 }
 
+/* Is it a sign that too much is asked of the nodes at once? A full disk or a dead node is none: the others take as much as before. */
+static bool send_is_congestion(enum err_code code)
+{
+	return code == ERR_BUSY || code == ERR_TIMEOUT || code == ERR_SLOW || code == ERR_NO_MEMORY ||
+	       code == ERR_SCHEDULER_DOWN;
+}
+
 static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err)
 {
 	enum err_code code = chunk->call.err.code;
 	struct push_node *node = &push->nodes[chunk->sent_to];
-	int64_t retry_after_us = min_i64(chunk->call.retry_after_us, 5 * SEC_US);
 	enum send_fate fate = send_fate(code);
 	push->last_err = chunk->call.err;
 	err_wrap(&push->last_err, "node %s", node->id);
@@ -288,9 +286,11 @@ static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_
 	}
 	if (fate == SEND_OVER) {
 		push->is_state_changed = true;
-		send_release(push, chunk);
+		push_chunk_release(push, chunk);
 		return 0;
 	}
+	if (send_is_congestion(code))
+		push_pace_refused(&push->pace, chunk->started_us, now_us);
 	if (code == ERR_CONNECT || code == ERR_TIMEOUT)
 		send_note_connect_failure(push, node, code == ERR_TIMEOUT, now_us);
 	if (chunk->try_count >= PUSH_TRIES_MAX) {
@@ -298,7 +298,7 @@ static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_
 			    (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index,
 			    chunk->try_count, push->last_err.text);
 		push->dropped_count++;
-		send_release(push, chunk);
+		push_chunk_release(push, chunk);
 		return 0;
 	}
 	push->progress.retries++;
@@ -313,7 +313,7 @@ static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_
 	}
 	send_notice(push, node, "chunk %llu/%llu is sent to %s again: %s", (unsigned long long)chunk->file_id,
 		    (unsigned long long)chunk->chunk_index, node->id, push->last_err.text);
-	send_wait(push, chunk, now_us + max_i64(push_backoff_us(push, chunk->try_here_count), retry_after_us));
+	send_wait(push, chunk, now_us + push_retry_us(push, chunk->try_here_count, chunk->call.retry_after_us));
 	return 0;
 }
 
@@ -339,7 +339,7 @@ static int send_returned(struct push *push, struct push_chunk *chunk, int64_t no
 	return send_failed(push, chunk, now_us, err);
 }
 
-static int send_attempt(struct push *push, struct push_chunk *chunk, struct err *err)
+static int send_put(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err)
 {
 	struct push_node *node = send_node(push, chunk);
 	struct ticket_request request = { .transfer_id = push->transfer_id,
@@ -373,7 +373,27 @@ static int send_attempt(struct push *push, struct push_chunk *chunk, struct err 
 	chunk->sent_to = chunk->nodes[chunk->node_at];
 	chunk->try_count++;
 	chunk->try_here_count++;
+	chunk->started_us = now_us;
 	send_under_way(push, chunk, CHUNK_IS_SENDING);
+	return 0;
+}
+
+/* A first attempt is free; any other is paid for, or waits until it can be. */
+static int send_attempt(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err)
+{
+	int64_t due_us;
+	if (chunk->try_count == 0 || push_budget_take(&push->budget, now_us, &due_us))
+		return send_put(push, chunk, now_us, err);
+	snprintf(push->waiting_text, sizeof(push->waiting_text),
+		 "more than %d retries in %lld s, and 20 %% of what got through, are not made; last: %s",
+		 PUSH_BUDGET_FLOOR, PUSH_BUDGET_WINDOW_US / (long long)SEC_US, push->last_err.text);
+	push->progress.waiting_for = push->waiting_text;
+	push->is_budget_spent = true;
+	if (push->budget_told_us == 0 || now_us - push->budget_told_us >= PUSH_BUDGET_WINDOW_US) {
+		push->budget_told_us = now_us;
+		send_notice(push, NULL, "retries are slowed down: %s", push->waiting_text);
+	}
+	send_wait(push, chunk, due_us);
 	return 0;
 }
 
@@ -408,22 +428,22 @@ static int send_start_due(struct push *push, int64_t now_us, struct err *err)
 	while ((chunk = push_chunks_take(&waiting)) != NULL) {
 		int64_t due_us = chunk->due_us;
 		int r = 0;
-		if (due_us > now_us || push->sending_count >= push->parallel) {
+		if (due_us > now_us || push->sending_count >= push->pace.limit) {
 			send_wait(push, chunk, due_us);
 		} else if (chunk->node_count == 0) {
 			/* No node takes work: the plan is asked again in the next pass. */
 			err_set(&push->last_err, ERR_NO_NODES, "no node takes chunk %llu/%llu",
 				(unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
 			push->dropped_count++;
-			send_release(push, chunk);
+			push_chunk_release(push, chunk);
 		} else if (send_find_candidate(push, chunk, now_us, &due_us)) {
-			r = send_attempt(push, chunk, err);
+			r = send_attempt(push, chunk, now_us, err);
 		} else {
 			send_wait(push, chunk, due_us);
 		}
 		if (r < 0) {
 			/* Back to the pool, as everything that still waits in the list that was taken. */
-			send_release(push, chunk);
+			push_chunk_release(push, chunk);
 			while ((chunk = push_chunks_take(&waiting)) != NULL)
 				send_wait(push, chunk, 0);
 			return r;
@@ -526,17 +546,19 @@ int push_send_step(struct push *push, int64_t now_us, struct err *err)
 			push_chunks_add(&push->sending, chunk);
 			push->sending_count++;
 		} else if (r < 0) {
-			send_release(push, chunk);
+			push_chunk_release(push, chunk);
 		} else {
 			r = send_returned(push, chunk, now_us, err);
 			/* Where it failed it was put nowhere. */
 			if (r < 0)
-				send_release(push, chunk);
+				push_chunk_release(push, chunk);
 		}
 	}
 	if (r < 0)
 		return r;
 	send_nodes_step(push, now_us);
+	push_buffers_follow(push);
+	push->is_budget_spent = false;
 	if (push->is_state_changed)
 		return 0;
 	return send_start_due(push, now_us, err);
@@ -559,10 +581,10 @@ void push_send_end(struct push *push)
 	while ((chunk = push_chunks_take(&push->sending)) != NULL) {
 		if (!chunk->is_done)
 			fetch_cancel(push->fetch, &chunk->call);
-		send_release(push, chunk);
+		push_chunk_release(push, chunk);
 	}
 	while ((chunk = push_chunks_take(&push->waiting)) != NULL)
-		send_release(push, chunk);
+		push_chunk_release(push, chunk);
 	push->sending_count = push->waiting_count = 0;
 	if (push->is_nodes_running && !push->is_nodes_done)
 		fetch_cancel(push->fetch, &push->nodes_call);

@@ -1,0 +1,100 @@
+/* The chunks' buffers: as many are in use as the pace wants, and two more, which are read or wait meanwhile. The others have no memory until they
+ * are wanted for the first time. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "folder/push_impl.h"
+
+#define BUFFERS_BYTES  (96 * MIB)
+#define BUFFERS_BESIDE 2 /* the calls */
+/* With a limited rate so many seconds of it are under way, but two chunks at least: one goes while the other waits for its answer. */
+#define LIMITED_S        4
+#define LIMITED_PARALLEL 2
+
+/* A slow rate divided among many chunks would have each of them under way for minutes, and all lost when the push is stopped. */
+static unsigned limited_parallel(struct push *push, unsigned parallel, uint64_t chunk_bytes)
+{
+	uint64_t rate_bytes = push->options->limit_rate_bytes;
+	if (rate_bytes == 0 || chunk_bytes == 0)
+		return parallel;
+	size_t wanted = max_size(LIMITED_PARALLEL, rate_bytes * LIMITED_S / chunk_bytes);
+	parallel = (unsigned)min_size(parallel, wanted);
+	/* A chunk that is sent again shows no sign of life before it is acknowledged: patience must outlast the way through the limit. */
+	push->give_up_us += (int64_t)(parallel * chunk_bytes * (uint64_t)SEC_US / rate_bytes);
+	return parallel;
+}
+
+/* Brings what the pace wants into use. False: there is no memory for another one. */
+static bool buffers_bring(struct push *push)
+{
+	while (push->chunk_use_count < push->pace.limit + BUFFERS_BESIDE && push->spare.head != NULL) {
+		struct push_chunk *chunk = push->spare.head;
+		if (chunk->data == NULL)
+			chunk->data = malloc(push->chunk_data_bytes);
+		if (chunk->data == NULL)
+			return false;
+		(void)push_chunks_take(&push->spare);
+		push->chunk_use_count++;
+		push_chunk_release(push, chunk);
+	}
+	return true;
+}
+
+int push_buffers_make(struct push *push, struct err *err)
+{
+	if (push->chunks != NULL)
+		return 0;
+	bool is_paced = push->options->parallel == 0 && push->options->limit_rate_bytes == 0;
+	uint64_t size_bytes = push->chunk_bytes < push->walk.total_bytes ? push->chunk_bytes : push->walk.total_bytes;
+	unsigned start = limited_parallel(push, push->parallel, size_bytes);
+	size_t count = (is_paced ? PUSH_PACE_MOST : start) + BUFFERS_BESIDE;
+	if (size_bytes > 0)
+		count = max_size(1, min_size(count, BUFFERS_BYTES / size_bytes));
+	push->chunk_data_bytes = size_bytes > 0 ? size_bytes : 1;
+	push->chunks = must_zalloc(count, sizeof(*push->chunks));
+	push->chunk_pool_count = count;
+	push_pace_init(&push->pace, start, (unsigned)min_size(count, PUSH_PACE_MOST), !is_paced);
+	push_budget_init(&push->budget, clock_mono_us());
+	for (size_t i = 0; i < count; i++) {
+		struct push_chunk *chunk = &push->chunks[i];
+		chunk->push = push;
+		chunk->call = FETCH_CALL_INIT;
+		push_chunks_add(&push->spare, chunk);
+	}
+	if (!buffers_bring(push))
+		return err_set(err, ERR_NO_MEMORY, "no memory for %u chunks of %llu bytes", push->pace.limit,
+			       (unsigned long long)size_bytes);
+	push->shared.digested = must_zalloc(push->object_count / 8 + 1, 1);
+	return 0;
+}
+
+void push_buffers_follow(struct push *push)
+{
+	/* Those that are there will do: the pace must not count on more. */
+	if (!buffers_bring(push))
+		push->pace.most = (unsigned)max_size(1, push->chunk_use_count - BUFFERS_BESIDE);
+}
+
+void push_chunk_release(struct push *push, struct push_chunk *chunk)
+{
+	buf_fini(&chunk->call.answer);
+	if (push->chunk_use_count > push->pace.limit + BUFFERS_BESIDE) {
+		push->chunk_use_count--;
+		push_chunks_add(&push->spare, chunk);
+		return;
+	}
+	pthread_mutex_lock(&push->shared.lock);
+	push_chunks_add(&push->shared.free, chunk);
+	pthread_cond_signal(&push->shared.buffer_came);
+	pthread_mutex_unlock(&push->shared.lock);
+}
+
+void push_buffers_free(struct push *push)
+{
+	for (size_t i = 0; i < push->chunk_pool_count; i++) {
+		buf_fini(&push->chunks[i].call.answer);
+		free(push->chunks[i].data);
+	}
+	free(push->chunks);
+}
