@@ -54,7 +54,7 @@ FUZZ_TARGETS := $(patsubst fuzz/%.c,$(OUT)/fuzz/%,$(FUZZ_SOURCES))
 BENCH_SOURCES := $(wildcard bench/*.c)
 BENCH_BINARIES := $(patsubst bench/%.c,$(OUT)/bench/%,$(BENCH_SOURCES))
 
-.PHONY: all heng deps deps-test deps-bench demo test unit units replays lint asan tsan fuzz bench bench-folder install uninstall clean compile
+.PHONY: all heng system-asan system-tsan scale deps deps-test deps-bench demo test unit units replays lint asan tsan fuzz bench bench-folder install uninstall clean compile
 all: heng
 heng: $(OUT)/heng
 	@ln -sfn $(OUT)/heng heng
@@ -108,6 +108,16 @@ lint: deps-test
 asan tsan:
 	@$(MAKE) --no-print-directory -j"$$(nproc)" VARIANT=$@ units replays
 	@tools/test-run build/$@ unit
+
+# The system tests again, with a binary that watches itself: a report of any process fails its test. Half an hour and more.
+system-asan system-tsan: deps-test
+	@$(MAKE) --no-print-directory -j"$$(nproc)" VARIANT=$(@:system-%=%) build/$(@:system-%=%)/heng
+	@tools/test-run build/$(@:system-%=%) system
+
+# A million files and a file of 20 GiB: minutes, and 3 GB of disk.
+scale: deps-test
+	@$(MAKE) --no-print-directory -j"$$(nproc)" heng
+	@tools/test-run $(OUT) scale
 
 FUZZ_SECONDS ?= 60
 fuzz: deps-test
