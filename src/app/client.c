@@ -1,5 +1,6 @@
 #include "app/client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 int client_open(const struct cmd *cmd, const char *const *values, struct client *ret_client, struct err *err)
@@ -19,4 +20,19 @@ int client_open(const struct cmd *cmd, const char *const *values, struct client 
 	}
 	int r = client_url(url, ret_client->url, sizeof(ret_client->url), err);
 	return r < 0 ? r : client_key_file(key_file, ret_client->key, sizeof(ret_client->key), err);
+}
+
+void client_state_dir(char *target, size_t target_size)
+{
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	int size = 0;
+
+	/* By its specification a path that is not absolute counts as none. */
+	target[0] = '\0';
+	if (state != NULL && state[0] == '/')
+		size = snprintf(target, target_size, "%s/heng", state);
+	else if (home != NULL && home[0] == '/')
+		size = snprintf(target, target_size, "%s/.local/state/heng", home);
+	if (size < 0 || (size_t)size >= target_size)
+		target[0] = '\0';
 }

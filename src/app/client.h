@@ -15,4 +15,7 @@
 /* From --to and --key-file, else the environment. */
 int client_open(const struct cmd *cmd, const char *const *values, struct client *ret_client, struct err *err);
 
+/* Where heng keeps what it remembers for this user: heng/ in $XDG_STATE_HOME, or in ~/.local/state; "" when there is no such place. */
+void client_state_dir(char *target, size_t target_size);
+
 #endif

@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@ const struct cmd_option cmd_push_options[] = {
 	{ "dry-run", 0, NULL, "scan and plan, send nothing" },
 	{ "parallel", 'p', "N", "chunks under way at once, 1 to 64 (as many as bring more)" },
 	{ "chunk-size", 0, "SIZE", "cut of large files, 64KiB to 64MiB (the scheduler's)" },
+	{ "network", 0, "lan|wan|auto",
+	  "cut for a new transfer: 8 MiB, 1 MiB, or as earlier pushes to this scheduler found best (auto)" },
 	{ "limit-rate", 0, "RATE",
 	  "bytes a second over all connections, 4KiB to 1TiB, such as 20MiB; 0: no limit (0)" },
 	{ "digest", 0, "md5|sha256", "digest of chunks and files (sha256)" },
@@ -148,6 +151,7 @@ int cmd_push_run(const struct cmd *cmd, int operand_count, char **operands, cons
 					.problem = push_problem,
 					.owner = &view };
 	struct push_result result = { 0 };
+	char state_dir[PATH_MAX];
 	bool is_json = cmd_value(cmd, values, "json") != NULL, is_quiet = cmd_value(cmd, values, "quiet") != NULL;
 	int r = push_read_options(cmd, values, &options, &err);
 	if (r == 0)
@@ -159,6 +163,8 @@ int cmd_push_run(const struct cmd *cmd, int operand_count, char **operands, cons
 	}
 	options.url = client.url;
 	options.api_key = client.key;
+	client_state_dir(state_dir, sizeof(state_dir));
+	options.state_dir = state_dir;
 	progress_init(&view.progress, is_quiet, is_json);
 	signal(SIGINT, push_stop);
 	signal(SIGTERM, push_stop);

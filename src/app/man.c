@@ -30,6 +30,9 @@ static const struct {
 	{ "scheduler", "FINAL_DIR/BATCH/", "batches that have arrived; .heng/ beside them is heng's own" },
 	{ "node", "STATE_DIR/node_id", "the node's name in the ring, when none is configured" },
 	{ "node", "DATA_DIR/tmp/", "chunks until they are merged" },
+	{ "push", "$XDG_STATE_HOME/heng/network-*",
+	  "what earlier pushes found out about the network (~/.local/state/heng/ when that is not set); may be "
+	  "removed" },
 	{ "explain", "STATE_DIR/decisions.jsonl", "the scheduler's decision log" },
 	{ "replay", "STATE_DIR/decisions.jsonl", "the scheduler's decision log" },
 	{ "score", "STATE_DIR/decisions.jsonl", "the scheduler's decision log" },

@@ -79,6 +79,36 @@ static int push_scan(struct push *push, struct push_result *result, struct err *
 	return 0;
 }
 
+/* --- what is known of the network --- */
+static void push_recall(struct push *push)
+{
+	const struct push_options *options = push->options;
+	push_learnt_read(options->state_dir, options->url, &push->learnt);
+	if (options->network == PUSH_NETWORK_LAN)
+		push->learnt.chunk_bytes = PUSH_LEARNT_LAN_BYTES;
+	if (options->network == PUSH_NETWORK_WAN)
+		push->learnt.chunk_bytes = PUSH_LEARNT_WAN_BYTES;
+	push->parallel = options->parallel > 0 ? options->parallel : push->learnt.parallel;
+	if (push->parallel == 0)
+		push->parallel = PUSH_PACE_START;
+	if (push->parallel > PUSH_PARALLEL_MAX)
+		push->parallel = PUSH_PARALLEL_MAX;
+}
+
+/* Whatever came of the push: what it measured is true. */
+static void push_remember(struct push *push)
+{
+	struct push_learnt old, now;
+	/* A rate that was asked for says nothing about the network. */
+	if (push->chunks == NULL || push->options->limit_rate_bytes > 0 ||
+	    !push_learnt_from(&push->pace, push->round_trip_us, &now))
+		return;
+	push_learnt_read(push->options->state_dir, push->options->url, &old);
+	if (push->options->parallel > 0)
+		now.parallel = old.parallel > 0 ? old.parallel : PUSH_PACE_START;
+	push_learnt_write(push->options->state_dir, push->options->url, &old, &now);
+}
+
 /* --- the transfer --- */
 static int push_create(struct push *push, struct push_result *result, struct err *err)
 {
@@ -87,9 +117,12 @@ static int push_create(struct push *push, struct push_result *result, struct err
 	int size = snprintf(url, sizeof(url), "%s/api/v1/transfers?batch=%s&digest=%s&source=%s&priority=%d%s",
 			    push->options->url, batch, digest_name(push->options->digest), push->source,
 			    push->options->priority, push->options->is_dry_run ? "&dry_run=1" : "");
-	if (push->options->chunk_bytes > 0 && size < (int)sizeof(url))
-		size += snprintf(url + size, sizeof(url) - (size_t)size, "&chunk_size=%llu",
-				 (unsigned long long)push->options->chunk_bytes);
+	/* What was learnt is a wish: a transfer that is under way stays as it was cut. */
+	bool is_asked = push->options->chunk_bytes > 0;
+	uint64_t chunk_bytes = is_asked ? push->options->chunk_bytes : push->learnt.chunk_bytes;
+	if (chunk_bytes > 0 && size < (int)sizeof(url))
+		size += snprintf(url + size, sizeof(url) - (size_t)size, "&%s=%llu",
+				 is_asked ? "chunk_size" : "chunk_wish", (unsigned long long)chunk_bytes);
 	if (size >= (int)sizeof(url))
 		return err_set(err, ERR_LIMIT,
 			       "the names of the scheduler, the batch and the folder are too long together");
@@ -467,9 +500,7 @@ int push_folder(const struct push_options *options, struct push_result *ret_resu
 	push->started_us = clock_mono_us();
 	push->root_fd = push->manifest_fd = push->digests_fd = -1;
 	push->give_up_us = options->give_up_us > 0 ? options->give_up_us : PUSH_GIVE_UP_US;
-	push->parallel = options->parallel > 0 ? options->parallel : PUSH_PACE_START;
-	if (push->parallel > PUSH_PARALLEL_MAX)
-		push->parallel = PUSH_PARALLEL_MAX;
+	push_recall(push);
 	push->nodes = must_zalloc(PUSH_NODES_MAX, sizeof(*push->nodes));
 	push->progress.phase = "scan";
 	push->progress.limit_rate_bytes = options->limit_rate_bytes;
@@ -487,6 +518,7 @@ int push_folder(const struct push_options *options, struct push_result *ret_resu
 		*err = ERR_INIT;
 		push_tick(push, "done", true);
 	}
+	push_remember(push);
 	push_fill_result(push, r, ret_result, err);
 	push_fini(push);
 	return r;

@@ -28,6 +28,8 @@ struct push_progress {
 	size_t share_count;
 	unsigned parallel; /* chunks that may be under way now; 0 before the first */
 };
+/* What a new transfer wishes for where no chunk size is asked for: LAN 8 MiB, WAN 1 MiB; AUTO what earlier pushes to this scheduler found. */
+enum push_network { PUSH_NETWORK_AUTO, PUSH_NETWORK_LAN, PUSH_NETWORK_WAN };
 struct push_options {
 	const char *folder;
 	const char *url; /* http://host:port */
@@ -50,6 +52,9 @@ struct push_options {
 	/* An entry that cannot be sent, or that changed while it was: raw path and why. */
 	void (*problem)(void *owner, struct str path, const char *reason);
 	void *owner;
+	enum push_network network;
+	const char *
+		state_dir; /* where it is kept what pushes find out about networks; made when it is not there. NULL: nowhere */
 };
 struct push_result {
 	char transfer_id[ULID_SIZE];

@@ -196,6 +196,7 @@ static void push_ask_done(struct fetch *fetch, struct fetch_call *call)
 static int push_ask_once(struct push *push, const struct push_ask *ask, struct fetch_call *call, struct err *err)
 {
 	bool is_done = false;
+	int64_t start_us = clock_mono_us();
 	*call = FETCH_CALL_INIT;
 	call->answer.limit = PUSH_ANSWER_MAX;
 	call->method = ask->method;
@@ -228,6 +229,10 @@ static int push_ask_once(struct push *push, const struct push_ask *ask, struct f
 	}
 	if (call->status < 200 || call->status > 299)
 		return err_set(err, ERR_PEER, "the scheduler answered with HTTP status %d", call->status);
+	/* A body has to be sent and digested: that is no round trip. */
+	int64_t took_us = clock_mono_us() - start_us;
+	if (ask->body_fd < 0 && (push->round_trip_us == 0 || took_us < push->round_trip_us))
+		push->round_trip_us = max_i64(took_us, 1);
 	return 0;
 }
 

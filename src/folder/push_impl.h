@@ -9,6 +9,7 @@
 
 #include "folder/push.h"
 #include "folder/push_budget.h"
+#include "folder/push_learnt.h"
 #include "folder/push_pace.h"
 #include "sys/fetch.h"
 #include "wire/manifest.h"
@@ -170,8 +171,10 @@ struct push {
 	unsigned parallel;        /* to start with */
 	struct push_pace pace;
 	struct push_budget budget;
-	bool is_budget_spent;   /* a chunk waits for it since the last step */
-	int64_t budget_told_us; /* when that was last said */
+	bool is_budget_spent;      /* a chunk waits for it since the last step */
+	struct push_learnt learnt; /* before this push */
+	int64_t round_trip_us;     /* the quickest answer of the scheduler; 0: none yet */
+	int64_t budget_told_us;    /* when that was last said */
 
 	struct push_lines plan_lines;
 	struct fetch_call plan_call;

@@ -117,6 +117,22 @@ static int set_links(struct push_options *options, const char *label, const char
 	return result;
 }
 
+static int set_network(struct push_options *options, const char *label, const char *value, struct err *err)
+{
+	static const struct choice choices[] = {
+		{ "lan", PUSH_NETWORK_LAN },
+		{ "wan", PUSH_NETWORK_WAN },
+		{ "auto", PUSH_NETWORK_AUTO },
+		{ .word = NULL },
+	};
+	int network;
+	int result = read_choice(label, value, choices, &network, err);
+
+	if (result == 0)
+		options->network = (enum push_network)network;
+	return result;
+}
+
 static int set_dry_run(struct push_options *options, const char *label, const char *value, struct err *err)
 {
 	static const struct choice choices[] = {
@@ -161,15 +177,10 @@ static const struct option_row {
 	const char *name;
 	int (*set)(struct push_options *options, const char *label, const char *value, struct err *err);
 } ROWS[] = {
-	{ "name", set_name },
-	{ "parallel", set_parallel },
-	{ "priority", set_priority },
+	{ "name", set_name },       { "parallel", set_parallel },     { "priority", set_priority },
 	{ "give-up", set_give_up }, /* seconds without any acknowledgement */
-	{ "digest", set_digest },
-	{ "links", set_links },
-	{ "dry-run", set_dry_run },
-	{ "chunk-size", set_chunk_size },
-	{ "limit-rate", set_limit_rate },
+	{ "digest", set_digest },   { "links", set_links },           { "network", set_network },
+	{ "dry-run", set_dry_run }, { "chunk-size", set_chunk_size }, { "limit-rate", set_limit_rate },
 };
 
 static const struct option_row *find(const char *name)

@@ -17,7 +17,8 @@ struct create {
 	char batch[STORE_BATCH_MAX + 1];
 	char source[512];
 	enum digest_kind digest;
-	uint64_t chunk_bytes; /* 0: whatever the scheduler cuts */
+	uint64_t chunk_bytes;      /* 0: whatever the scheduler cuts */
+	uint64_t chunk_wish_bytes; /* the same for a new transfer; one under way stays as it is */
 	uint64_t priority;
 	bool is_dry_run;
 	uint32_t told_crc32c, crc32c;
@@ -122,11 +123,27 @@ static uint64_t whole_pages(uint64_t chunk_bytes)
 	return chunk_bytes - chunk_bytes % PAGE_BYTES;
 }
 
+/* 0 when it is not there. */
+static int parse_chunk_bytes(struct sched_call *c, const char *name, uint64_t *ret_bytes)
+{
+	int result = sched_query_u64(c, name, 0, ret_bytes);
+
+	if (result < 0)
+		return result;
+	if (*ret_bytes != 0 && (*ret_bytes < SCHED_CHUNK_BYTES_MIN || *ret_bytes > SCHED_CHUNK_BYTES_MAX))
+		return err_set(&c->err, ERR_BAD_REQUEST, "a chunk size of %llu bytes is not within 64 KiB and 64 MiB",
+			       (unsigned long long)*ret_bytes);
+	*ret_bytes = whole_pages(*ret_bytes);
+	return 0;
+}
+
 static int parse_numbers(struct sched_call *c, struct create *create)
 {
 	uint64_t dry_run = 0;
-	int result = sched_query_u64(c, "chunk_size", 0, &create->chunk_bytes);
+	int result = parse_chunk_bytes(c, "chunk_size", &create->chunk_bytes);
 
+	if (result == 0)
+		result = parse_chunk_bytes(c, "chunk_wish", &create->chunk_wish_bytes);
 	if (result == 0)
 		result = sched_query_u64(c, "priority", 0, &create->priority);
 	if (result == 0)
@@ -136,11 +153,6 @@ static int parse_numbers(struct sched_call *c, struct create *create)
 	create->is_dry_run = dry_run != 0;
 	if (create->priority > 1000)
 		return err_set(&c->err, ERR_BAD_REQUEST, "the priority is above 1000");
-	if (create->chunk_bytes != 0 &&
-	    (create->chunk_bytes < SCHED_CHUNK_BYTES_MIN || create->chunk_bytes > SCHED_CHUNK_BYTES_MAX))
-		return err_set(&c->err, ERR_BAD_REQUEST, "a chunk size of %llu bytes is not within 64 KiB and 64 MiB",
-			       (unsigned long long)create->chunk_bytes);
-	create->chunk_bytes = whole_pages(create->chunk_bytes);
 	return 0;
 }
 
@@ -273,7 +285,9 @@ static void fill_transfer(struct sched_call *c, const struct plan_facts *facts, 
 	snprintf(transfer->manifest_digest, sizeof(transfer->manifest_digest), "%s", facts->digest);
 	transfer->manifest_crc32c = facts->crc32c;
 	transfer->digest = create->digest;
-	transfer->chunk_bytes = create->chunk_bytes != 0 ? create->chunk_bytes : whole_pages(c->sched->chunk_bytes);
+	transfer->chunk_bytes = create->chunk_bytes != 0        ? create->chunk_bytes
+				: create->chunk_wish_bytes != 0 ? create->chunk_wish_bytes
+								: whole_pages(c->sched->chunk_bytes);
 	transfer->state = TRANSFER_DISTRIBUTING;
 	transfer->priority = (int)create->priority;
 	sock_addr_text(http_peer(c->call), transfer->client_addr);

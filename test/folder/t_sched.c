@@ -208,10 +208,32 @@ static void batch_names(void **state)
 	expect_status(201);
 }
 
+static void a_wish_counts_for_a_new_transfer_only(void **state)
+{
+	char id[ULID_SIZE];
+
+	(void)state;
+	post("ann", "batch=books&source=h:/a&chunk_wish=131073", folder_a);
+	expect_status(201);
+	assert_int_equal(number_of("chunk_bytes"), 131072);
+	assert_true(str_copy(str_from(text_of("transfer_id")), id, ULID_SIZE));
+	/* Whatever is learnt meanwhile, the transfer under way is the same push. */
+	post("ann", "batch=books&source=h:/a&chunk_wish=1048576", folder_a);
+	expect_status(200);
+	assert_string_equal(text_of("transfer_id"), id);
+	assert_int_equal(number_of("chunk_bytes"), 131072);
+	/* A demand is stronger than a wish, and another cut is another push. */
+	post("ann", "batch=books&source=h:/a&chunk_size=65536&chunk_wish=1048576", folder_a);
+	expect_status(201);
+	assert_int_equal(number_of("chunk_bytes"), 65536);
+	assert_string_not_equal(text_of("transfer_id"), id);
+}
+
 static void other_arguments(void **state)
 {
 	static const char *const rows[] = { "batch=b&digest=sha1",         "batch=b&chunk_size=65535",
 					    "batch=b&chunk_size=67108865", "batch=b&chunk_size=-1",
+					    "batch=b&chunk_wish=65535",    "batch=b&chunk_wish=1MiB",
 					    "batch=b&priority=x",          "batch=b&priority=1001",
 					    "batch=b&dry_run=yes" };
 	const char *no_crc[] = { "X-Api-Key: key of ann", NULL };
@@ -445,6 +467,7 @@ int main(void)
 		CASE(no_node_takes_work),
 		CASE(no_room),
 		CASE(batch_names),
+		CASE(a_wish_counts_for_a_new_transfer_only),
 		CASE(other_arguments),
 		CASE(manifests_that_are_refused),
 		CASE(a_truncated_manifest_leaves_nothing),

@@ -37,6 +37,10 @@ def remove(path):
     shutil.rmtree(os.fsencode(path), ignore_errors=True)
 
 
+# What pushes remember of networks is no business of the machine that tests run on, nor of another test.
+os.environ["XDG_STATE_HOME"] = scratch("state")
+
+
 def wait_until(what, claim, seconds=30.0):
     """Polls for a condition with a deadline; the only waiting that tests do."""
     end = time.monotonic() + seconds
