@@ -54,7 +54,7 @@ FUZZ_TARGETS := $(patsubst fuzz/%.c,$(OUT)/fuzz/%,$(FUZZ_SOURCES))
 BENCH_SOURCES := $(wildcard bench/*.c)
 BENCH_BINARIES := $(patsubst bench/%.c,$(OUT)/bench/%,$(BENCH_SOURCES))
 
-.PHONY: all heng system-asan system-tsan scale deps deps-test deps-bench demo test unit units replays lint asan tsan fuzz bench bench-folder install uninstall clean compile
+.PHONY: all heng system-asan system-tsan scale deps deps-test deps-bench demo test chaos unit units replays lint asan tsan fuzz bench bench-folder install uninstall clean compile
 all: heng
 heng: $(OUT)/heng
 	@ln -sfn $(OUT)/heng heng
@@ -93,6 +93,11 @@ demo: deps
 test: deps-test
 	@$(MAKE) --no-print-directory -j"$$(nproc)" heng units replays
 	@tools/test-run $(OUT)
+
+# Faults at random for as long as one likes; t_kills is its short run.   make chaos CHAOS_KILLS=500 CHAOS_SEED=1
+chaos: deps-test
+	@$(MAKE) --no-print-directory -j"$$(nproc)" heng
+	@CHAOS_KILLS="$(CHAOS_KILLS)" CHAOS_SEED="$(CHAOS_SEED)" HENG="$(CURDIR)/$(OUT)/heng" python3 test/system/chaos.py
 
 units: $(UNIT_TESTS)
 replays: $(FUZZ_REPLAYS)

@@ -134,6 +134,109 @@ class Up:
         return os.path.join(os.fsencode(self.data), b"final", os.fsencode(batch))
 
 
+class Roles(Up):
+    """A scheduler and nodes from configuration files, each a process of the test's own, which it may stop, kill and start again.
+    `conf` and `envs` are by role: lines added to its configuration, variables added to its environment."""
+
+    def __init__(self, data, nodes=3, backend=None, conf=None, envs=None, **paths):
+        self.conf, self.envs, self.paths, self.procs, self.addrs = conf or {}, envs or {}, paths, {}, {}
+        super().__init__(data, nodes, backend=backend)
+
+    def start(self):
+        os.makedirs(self.data)
+        self.key, self.key_file = "a-key-for-this-test-only", os.path.join(self.data, "uploader.key")
+        write(self.key_file, self.key.encode() + b"\n")
+        write(os.path.join(self.data, "cluster.key"), b"1 " + b"5a" * 32 + b"\n", mode=0o600)
+        self.start_role("scheduler")
+        for role in self.node_roles():
+            self.start_role(role)
+        self.wait_nodes()
+
+    def node_roles(self):
+        return [f"n{i}" for i in range(1, self.nodes + 1)]
+
+    def data_dir(self, role):
+        return self.paths.get(role, os.path.join(self.data, role))
+
+    def text(self, role):
+        d = self.data
+        if role == "scheduler":
+            # It comes back where it was: that is where its nodes and clients look for it.
+            return (f"listen: {self.addrs.get(role, self.listen)}\nstate_dir: {d}/scheduler\nstaging_dir: {self.paths.get('staging', d + '/staging')}\n"
+                    f"final_dir: {self.paths.get('final', d + '/final')}\ncluster_key_file: {d}/cluster.key\nusers:\n  - name: tester\n"
+                    f"    key_sha256: {hashlib.sha256(self.key.encode()).hexdigest()}\n    role: uploader\n")
+        return (f"node_id: {role}\nlisten: 127.0.0.1:0\nstate_dir: {d}/{role}\ndata_dir: {self.data_dir(role)}\nscheduler: {self.url}\n"
+                f"cluster_key_file: {d}/cluster.key\n")
+
+    def spawn(self, role):
+        """Starts the role's process; serving() tells whether it has come so far."""
+        path = os.path.join(self.data, role + ".yaml")
+        lines = dict(line.split(": ", 1) for line in self.text(role).split("users:")[0].splitlines())
+        lines.update(line.split(": ", 1) for line in self.conf.get(role, self.conf.get("node", "") if role != "scheduler" else "").splitlines())
+        users = self.text(role).partition("users:")
+        write(path, ("".join(f"{k}: {v}\n" for k, v in lines.items()) + users[1] + users[2]).encode())
+        read_end, write_end = os.pipe()
+        with open(os.path.join(self.data, role + ".log"), "ab") as log:
+            process = subprocess.Popen([HENG, "scheduler" if role == "scheduler" else "node", "-c", path], stdout=log, stderr=log, pass_fds=[write_end],
+                                       env=dict(self.env, HENG_READY_FD=str(write_end), **self.envs.get(role, {})))
+        os.close(write_end)
+        os.set_blocking(read_end, False)
+        process.ready_pipe = read_end
+        self.procs[role] = process
+        return process
+
+    def serving(self, role):
+        process = self.procs[role]
+        if process.ready_pipe is None:
+            return True
+        try:
+            said = os.read(process.ready_pipe, 100).decode().strip()
+        except BlockingIOError:
+            return False
+        os.close(process.ready_pipe)
+        process.ready_pipe = None
+        if not said:
+            process.wait(10)
+            raise RuntimeError(f"{role} did not start: {self.log_of(role)[-1500:]}")
+        self.addrs[role] = said
+        if role == "scheduler":
+            self.url = "http://" + said
+        return True
+
+    def start_role(self, role):
+        self.spawn(role)
+        wait_until(f"{role} serves", lambda: self.serving(role))
+
+    def log_of(self, role):
+        with open(os.path.join(self.data, role + ".log"), errors="replace") as log:
+            return log.read()
+
+    def signal(self, role, number):
+        if self.procs[role].poll() is None:
+            self.procs[role].send_signal(number)
+
+    def kill_role(self, role):
+        process = self.procs[role]
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        if process.ready_pipe is not None:
+            os.close(process.ready_pipe)
+            process.ready_pipe = None
+        return process.pid
+
+    def kill(self):
+        for role in list(self.procs):
+            self.kill_role(role)
+
+    def stop(self):
+        """SIGTERM to all, nodes first; the exit codes by role."""
+        codes = {}
+        for role in self.node_roles() + ["scheduler"]:
+            self.signal(role, signal.SIGTERM)
+            codes[role] = self.procs[role].wait(20)
+        return codes
+
 def sql(up, query, args=()):
     with sqlite3.connect(f"file:{up.database()}?mode=ro", uri=True, timeout=20) as connection:
         connection.text_factory = bytes
@@ -243,8 +346,9 @@ def fill(root, count, size, seed, folders=7):
 def leftovers(up):
     """Files that no finished transfer should leave: unfinished parts, chunk files, staging, spool."""
     found = []
+    paths = getattr(up, "paths", {})
     for folder in [f"n{i}" for i in range(1, up.nodes + 1)] + ["staging", "scheduler/spool"]:
-        for where, _, files in os.walk(os.path.join(up.data, folder)):
+        for where, _, files in os.walk(paths.get(folder, os.path.join(up.data, folder))):
             found += [os.path.join(where, f) for f in files if ".part" in f or folder in ("staging", "scheduler/spool")]
     return found
 

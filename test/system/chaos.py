@@ -1,0 +1,304 @@
+"""The engine of t_kills and of `make chaos`: folders are sent, one after another and two at once, while client, scheduler and nodes are killed
+and frozen at random moments. A seed is a script: the same folders, the same faults in the same order after the same pauses.
+
+What is held against it after every transfer:
+ 1. Its push completes within the script's repeats, and the folder that arrived is identical.
+ 2. What was acknowledged is not sent again: no client sends a chunk that was `stored` in the tables when that client started, and one that
+    runs sends a chunk again after its receipt was committed only when a role was killed or frozen since the first attempt began (its answer
+    was lost then). Sending shows as an audit row of kind `chunk` whose attempt started after that moment.
+ 3. What was acknowledged is there: while a transfer is open, each chunk the tables call stored is a file of its size on the node they name;
+    whatever else lies there is a chunk of an open transfer.
+ 4. Nothing outlives its owner: no unfinished part, chunk, spooled manifest or staging tree of a transfer that is over; one record a chunk."""
+from harness import *
+
+CHUNK = 64 << 10
+FLAGS = ("--chunk-size", "64KiB")
+GIVE_UP = {"HENG_GIVE_UP_SECONDS": "20"}
+REPEATS = 6
+ROLES = ["client", "scheduler", "n1", "n2", "n3"]
+
+
+# --- folders ---
+
+def odd_name(rng):
+    return rng.choice([b"n" * 255, b"\xff\xfe latin \xe9", b"new\nline", b"100%41", " 凭证 2024 ".encode(), ("账" * 83).encode(), b"-rf", b"~", b"a\\b", b"\x01\x7f"])
+
+
+def make_folder(root, rng):
+    """One of the shapes; returns its name."""
+    shape = rng.choice(["tiny", "tiny", "big", "mixed", "deep", "odd", "bare"])
+    root = os.fsencode(root)
+    os.makedirs(root)
+    stamp = lambda: 1_600_000_000_000_000_000 + rng.randrange(10**17)
+    if shape in ("tiny", "mixed"):
+        fill(root, rng.randint(60, 400), (0, 6000), seed=rng.randrange(10**9))
+    if shape in ("big", "mixed"):
+        for i in range(rng.randint(1, 4)):
+            size = rng.choice([CHUNK * 20, CHUNK * 8 + 1, rng.randint(1 << 20, 5 << 20)])
+            write(os.path.join(root, b"big%d" % i), rng.randbytes(size), mtime_ns=stamp())
+    if shape == "deep":
+        path = root
+        for i in range(60):
+            path = os.path.join(path, b"d%d" % i)
+            write(os.path.join(path, b"f"), rng.randbytes(rng.randint(0, 30_000)), mtime_ns=stamp())
+    if shape == "odd":
+        for i in range(40):
+            folder = os.path.join(root, odd_name(rng), b"%d" % i)
+            write(os.path.join(folder, odd_name(rng)), rng.randbytes(rng.choice([0, 1, 4096, CHUNK, CHUNK + 1])), mode=rng.choice([0o600, 0o644, 0o755]), mtime_ns=stamp())
+    if shape == "bare":
+        for i in range(rng.randint(0, 5)):
+            os.makedirs(os.path.join(root, b"empty%d" % i, b"inner"))
+        if rng.random() < 0.5:
+            write(os.path.join(root, b"nothing"), b"", mtime_ns=stamp())
+    return shape
+
+
+# --- a transfer and its clients ---
+
+class Sending:
+    """A folder on its way: a client, and when it ended early, another."""
+
+    def __init__(self, chaos, batch, source, is_twin=False):
+        self.chaos, self.batch, self.source, self.is_twin = chaos, batch, source, is_twin
+        self.client, self.twin, self.starts, self.last, self.wait_until = None, None, 0, None, 0.0
+        self.begin()
+
+    def begin(self):
+        """Notes what is acknowledged before the client starts."""
+        stored = sql(self.chaos.up, "select transfer_id, file_id, chunk_index from chunk_view where batch = ? and state in ('stored', 'merged')", (self.batch,)) if self.starts else []
+        self.chaos.starts.append((time.time_ns() // 1000, self.batch, frozenset(stored), self.is_twin))
+        self.starts += 1
+        self.client = push_start(self.chaos.up, self.source, *FLAGS, "--name", self.batch, env=GIVE_UP)
+        if self.is_twin and self.starts == 1:
+            self.twin = push_start(self.chaos.up, self.source, *FLAGS, "--name", self.batch, env=GIVE_UP)
+
+    def kill(self):
+        if self.client:
+            self.client.kill()
+
+    def step(self, now, may_repeat):
+        """True when it is over: completed, refused, or out of repeats."""
+        if self.client is None:
+            if now >= self.wait_until and may_repeat:
+                self.begin()
+            return False
+        if self.client.poll() is None:
+            return False
+        self.last, self.client = Pushed(self.client), None
+        is_over = self.last.code not in (4, -signal.SIGKILL) or self.starts > REPEATS
+        self.wait_until = now + 0.1
+        if is_over and self.twin:
+            self.twin = Pushed(self.twin)
+        return is_over
+
+
+# --- the engine ---
+
+class Chaos:
+    def __init__(self, kills, seed, name="chaos"):
+        self.seed, self.kills_wanted = seed, kills
+        self.kills = self.freezes = self.transfers = self.interrupted = 0
+        self.notes, self.starts, self.faults, self.frozen = [], [], [], {}
+        self.rng = random.Random(seed)
+        self.base = scratch(name)
+        self.up = Roles(os.path.join(self.base, "data"), backend=self.rng.choice(BACKENDS),
+                        conf={"node": "free_floor: 16MiB\nfree_floor_percent: 1\nsweep_interval: 500ms", "scheduler": "probe_interval: 300ms"})
+
+    def note(self, text):
+        self.notes.append(text)
+        print(text, flush=True)
+
+    # Faults. `faults` keeps (from, to, role) in wall microseconds: what may have lost an answer.
+
+    def fault(self, role):
+        self.faults.append([time.time_ns() // 1000, 2**62, role])
+        return self.faults[-1]
+
+    def kill_role(self, role, sendings):
+        self.kills += 1
+        if role == "client":
+            for sending in sendings:
+                if sending.client and self.round_rng.random() < 0.7:
+                    sending.kill()
+            return
+        self.thaw(role)
+        self.fault(role)
+        self.up.kill_role(role)
+
+    def freeze(self, role, sendings, seconds, now):
+        self.freezes += 1
+        if role == "client":
+            for sending in sendings:
+                if sending.client and sending.client.poll() is None:
+                    sending.client.send_signal(signal.SIGSTOP)
+                    self.frozen[id(sending)] = (now + seconds, sending.client.send_signal, self.fault("client"))
+            return
+        self.thaw(role)
+        self.up.signal(role, signal.SIGSTOP)
+        self.frozen[role] = (now + seconds, lambda number: self.up.signal(role, number), self.fault(role))
+
+    def thaw(self, key):
+        if key in self.frozen:
+            _, send, fault = self.frozen.pop(key)
+            send(signal.SIGCONT)
+            fault[1] = time.time_ns() // 1000 + 1_000_000
+
+    def script(self, rng):
+        """[(pause before it, what, whom, how long it stays dead or frozen)]"""
+        events = []
+        for _ in range(rng.choice([1, 2, 3, 3, 4, 6])):
+            what = "freeze" if rng.random() < 0.2 else "kill"
+            whom = rng.choice(ROLES + ["all"] if what == "kill" else ROLES)
+            stays = rng.choice([0, 0, 0.05, 0.3, rng.uniform(0, 1.2)]) if what == "kill" else rng.choice([0.02, 0.2, rng.uniform(0, 2.5)])
+            events.append((rng.uniform(0, 0.35), what, whom, stays))
+        return events
+
+    def round(self, number):
+        rng = self.round_rng = random.Random(f"{self.seed} {number}")
+        sendings = []
+        for i in range(2 if rng.random() < 0.35 else 1):
+            batch = f"r{number}-{i}"
+            source = os.path.join(self.base, "source", batch)
+            shape = make_folder(source, rng)
+            sendings.append(Sending(self, batch, source, is_twin=rng.random() < 0.1))
+            sendings[-1].shape = shape
+        events, due = self.script(rng), 0.0
+        open_sendings, back, began = list(sendings), {}, time.monotonic()
+        due = began + events[0][0]
+        while open_sendings:
+            now = time.monotonic()
+            if now - began > 150:
+                self.note(f"round {number}: still not over after 150 s: {[s.batch for s in open_sendings]}: {open_sendings[0].last}")
+                break
+            for key in [k for k, v in self.frozen.items() if now >= v[0]]:
+                self.thaw(key)
+            for role in [r for r, at in back.items() if now >= at]:
+                del back[role]
+                self.up.spawn(role)
+            for role, process in self.up.procs.items():
+                if process.ready_pipe is not None and role not in self.frozen:
+                    self.up.serving(role)
+            if events and now >= due:
+                _, what, whom, stays = events.pop(0)
+                for role in ROLES if whom == "all" else [whom]:
+                    if what == "freeze":
+                        self.freeze(role, open_sendings, stays, now)
+                        continue
+                    self.kill_role(role, open_sendings)
+                    if role != "client":
+                        back[role] = now + stays
+                due = now + (events[0][0] if events else 0)
+            is_quiet = not events and not back and not self.frozen
+            open_sendings = [s for s in open_sendings if not s.step(now, may_repeat="scheduler" not in back)]
+            if is_quiet and rng.random() < 0.02:
+                self.check_open()
+            time.sleep(0.01)
+        for key in list(self.frozen):
+            self.thaw(key)
+        for role, at in back.items():
+            self.up.spawn(role)
+        for role in list(self.up.procs):
+            wait_until(f"{role} serves", lambda: self.up.serving(role))
+        for sending in sendings:
+            self.check_end(number, sending)
+        self.up.wait_nodes()
+        shutil.rmtree(os.path.join(self.base, "source"))
+
+    # Checks.
+
+    def check_open(self):
+        """Acknowledged and open: there, on the node that the tables name, with all its bytes."""
+        rows = sql(self.up, "select c.transfer_id, c.file_id, c.chunk_index, c.size_bytes, c.actual_node from chunk_view c join transfers t on t.id = c.transfer_id"
+                            " where c.state = 'stored' and t.state = 'uploading'")
+        missing = []
+        for transfer, file_id, chunk, size, node in rows:
+            path = os.path.join(self.up.data_dir(node), "tmp", transfer, str(file_id), f"{transfer}_{file_id}_{chunk}.part")
+            try:
+                is_there = os.path.getsize(path) == size
+            except OSError:
+                is_there = False
+            if not is_there:
+                missing.append((transfer, file_id, chunk))
+        # It may have been merged and removed between the two looks.
+        gone = [m for m in missing if sql(self.up, "select 1 from transfers where id = ? and state = 'uploading'", m[:1])]
+        if gone:
+            self.note(f"{len(gone)} acknowledged chunks are not on the disk of their node: {gone[:3]}")
+
+    def check_end(self, number, sending):
+        self.transfers += 1
+        self.interrupted += sending.starts > 1
+        last = sending.last
+        what = f"round {number}, {sending.batch} ({sending.shape}{', two clients' if sending.is_twin else ''}, {sending.starts} clients)"
+        if last is None or last.code != 0 or last.result.get("state") != "completed":
+            self.note(f"{what}: {last}")
+        if sending.is_twin and isinstance(sending.twin, Pushed) and sending.twin.code not in (0, 4):
+            self.note(f"{what}: the second client: {sending.twin}")
+        bad = differences(sending.source, self.up.final(sending.batch))
+        if bad:
+            self.note(f"{what}: {bad[:3]}")
+        shutil.rmtree(self.up.final(sending.batch), ignore_errors=True)
+        self.check_attempts(what, sending)
+
+    def check_attempts(self, what, sending):
+        rows = sql(self.up, "select a.transfer_id, a.file_id, a.chunk_index, a.outcome, a.result, a.node_id, a.started_us, a.at_us from audit a join transfers t"
+                            " on t.id = a.transfer_id where a.kind = 'chunk' and cast(t.batch as text) = ? order by a.started_us", (sending.batch,))
+        starts = [s for s in self.starts if s[1] == sending.batch]
+        committed = {}
+        for transfer, file_id, chunk, outcome, result, node, started, at in rows:
+            key = (transfer, file_id, chunk)
+            if outcome == "stored" and result == "ok":
+                committed[key] = min(at, committed.get(key, (2**62,))[0]), started, node
+        again = 0
+        for transfer, file_id, chunk, outcome, _, node, started, _ in rows:
+            key = (transfer, file_id, chunk)
+            if sending.is_twin or key not in committed:
+                continue
+            # A request that waited in a frozen node's socket starts late; its sender is another one.
+            known = [s for s in starts if s[0] < started and key in s[2]]
+            was_lost = lambda since: any(f[0] <= started and f[1] >= since for f in self.faults)
+            if known and not any(f[2] == node and f[0] <= started <= f[1] for f in self.faults if f[1] < 2**62):
+                self.note(f"{what}: chunk {file_id}/{chunk} was stored when a client started, and was sent to {node} again ({outcome})")
+            elif started > committed[key][0] and not was_lost(committed[key][1]):
+                self.note(f"{what}: chunk {file_id}/{chunk} was sent to {node} again ({outcome}) though nothing had happened since it was acknowledged")
+            again += started > committed[key][0]
+        return again
+
+    def check_all_over(self):
+        doubles = sql(self.up, "select count(*) from (select transfer_id, file_id, chunk_index from chunk_view group by 1, 2, 3 having count(*) > 1)")
+        if doubles != [(0,)]:
+            self.note(f"more than one record for {doubles} chunks")
+        wrong = sql(self.up, "select id from transfers t where stored_count + merged_count + pending_count + lost_count + digest_failed_count != chunk_count"
+                             " or chunk_count != (select count(*) from chunks c where c.transfer = t.num)"
+                             " or stored_count != (select count(*) from chunks c where c.transfer = t.num and c.state = 'stored')")
+        if wrong:
+            self.note(f"counters differ from the rows of {wrong[:3]}")
+        try:
+            wait_until("nothing is left over", lambda: not leftovers(self.up), 30)
+        except TimeoutError:
+            self.note(f"left over: {leftovers(self.up)[:5]}")
+
+    def run(self):
+        print(f"seed {self.seed}, {self.kills_wanted} kills", flush=True)
+        began, number = time.monotonic(), 0
+        while self.kills < self.kills_wanted:
+            self.round(number)
+            number += 1
+            if number % 20 == 0:
+                print(f"{number} rounds, {self.kills} kills, {self.freezes} freezes, {len(self.notes)} faults found, {time.monotonic() - began:.0f} s", flush=True)
+        self.check_all_over()
+        print(f"{self.kills} kills and {self.freezes} freezes over {self.transfers} transfers, {self.interrupted} of them with more than one client, "
+              f"{time.monotonic() - began:.0f} s", flush=True)
+        return not self.notes
+
+
+def main(kills):
+    seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(10**9))
+    kills = int(os.environ.get("CHAOS_KILLS") or kills)
+    chaos = Chaos(kills, seed)
+    ok(chaos.run(), f"{kills} kills: every push finished, identical; nothing acknowledged was sent again or lost; nothing is left over", f"CHAOS_SEED={seed}, {len(chaos.notes)} bad")
+    ok(chaos.interrupted > 0, "the kills did interrupt pushes")
+    finish()
+
+
+if __name__ == "__main__":
+    main(500)
