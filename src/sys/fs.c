@@ -14,7 +14,6 @@
 #include "sys/fs_impl.h"
 
 #define OPENAT2_TRIES 64
-#define PROBE_SIZE    4096
 
 int fs_fail(struct err *err, enum err_code code, int number)
 {
@@ -492,41 +491,4 @@ int fs_lock(const char *path, struct err *err)
 	int held_fd = fd;
 	fd = -1;
 	return held_fd;
-}
-
-static int probe_fail(const char *path, const char *step, int number, struct err *err)
-{
-	err_sys(err, ERR_DISK, number, "folder '%s' failed its check: cannot %s", path, step);
-	return fs_fail(err, ERR_DISK, number);
-}
-
-int fs_check_dir(const char *path, struct err *err)
-{
-	AUTO(fs_close) int dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	AUTO(fs_close) int fd = -1;
-	char name[32], suffix[FS_UNIQUE_SIZE], data[PROBE_SIZE];
-	struct err cause = ERR_INIT;
-	int result = 0;
-
-	if (dir_fd < 0) {
-		int number = errno;
-		result = probe_fail(path, "open it as a folder", number, err);
-		if (number == ENOENT)
-			err_hint(err, "make the folder (is its disk mounted?), or choose another path");
-		return result;
-	}
-	fs_unique(suffix);
-	(void)snprintf(name, sizeof(name), ".probe-%s", suffix);
-	memset(data, 0x5a, sizeof(data));
-	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return probe_fail(path, "make a file in it", errno, err);
-	if (fs_write_all(fd, data, sizeof(data), 0, &cause) < 0)
-		result = probe_fail(path, "write a file in it", cause.sys_errno, err);
-	else if (fsync(fd) < 0)
-		result = probe_fail(path, "sync a file in it", errno, err);
-	/* The probe file goes away after a failure as well; the first failure is the one to tell. */
-	if (unlinkat(dir_fd, name, 0) < 0 && result == 0)
-		result = probe_fail(path, "delete a file in it", errno, err);
-	return result;
 }

@@ -61,8 +61,10 @@ void fs_name(const struct fs_space *space, char target[FS_NAME_SIZE]);
 /* Takes a lock file (flock) for the life of the process; refuses in words, naming the holder's pid, when another holds it. Returns fd. */
 int fs_lock(const char *path, struct err *err);
 
-/* The directory self-check of the core's reports: exists, is a folder, probe file can be made, written, synced, deleted. err holds the
- * diagnosis: path, step, errno in words, what to do. */
+/* The directory self-check of the core's reports: exists, is a folder, a probe file can be made, written, synced, renamed, its folder synced,
+ * and it can be deleted. err holds the diagnosis: path, step, errno in words, what to do. */
 int fs_check_dir(const char *path, struct err *err);
+/* Removes what checks that a crash cut short left there. For a folder that nobody else checks, before the first check. */
+void fs_clean_probes(const char *path);
 
 #endif

@@ -448,6 +448,11 @@ static void test_check_dir(void **state)
 	put("file", "x");
 	assert_int_equal(fs_check_dir(at("file"), &err), -ERR_DISK);
 	assert_int_equal(err.sys_errno, ENOTDIR);
+	put(".probe-0123", "of a check that was killed");
+	put(".probe-0123.done", "");
+	fs_clean_probes(at("absent"));
+	fs_clean_probes(scratch);
+	assert_int_equal(entry_count(), 1);
 	/* Root may write everywhere but where nobody may. */
 	assert_int_equal(fs_check_dir("/proc", &err), -ERR_DISK);
 	assert_non_null(strstr(err.text, "make a file"));
