@@ -138,6 +138,7 @@ static int open_layout(struct disk *disk, struct err *err)
 	disk->tmp_fd = fs_open_beneath(disk->root_fd, "tmp", O_RDONLY | O_DIRECTORY, 0, err);
 	if (disk->tmp_fd < 0)
 		return disk->tmp_fd;
+	fs_clean_probes(disk->tmp_path);
 	if (fs_check_dir(disk->tmp_path, err) < 0)
 		return -(int)err->code;
 	fd = fs_open_beneath(disk->root_fd, "tmp", O_RDONLY | O_DIRECTORY, 0, err);
@@ -216,6 +217,13 @@ int disk_check(struct disk *disk, struct err *err)
 	str_display(disk->is_failed ? str_from(to->text) : STR_NONE, disk->failure, sizeof(disk->failure));
 	pthread_mutex_unlock(&disk->lock);
 	return -(int)to->code;
+}
+
+void disk_failure(struct disk *disk, char *target, size_t target_size)
+{
+	pthread_mutex_lock(&disk->lock);
+	(void)snprintf(target, target_size, "%s", disk->is_failed ? disk->failure : "");
+	pthread_mutex_unlock(&disk->lock);
 }
 
 void disk_counts(struct disk *disk, struct disk_counts *ret)

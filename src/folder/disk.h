@@ -36,6 +36,8 @@ void disk_counts(struct disk *disk, struct disk_counts *ret);
 /* The directory self-check. Passing closes the breaker, failing opens it (-ERR_DISK; err is the diagnosis). -ERR_DISK_LOW: full, not broken.
  * -ERR_BUSY: it could not be made for want of descriptors or memory, and changes nothing. */
 int disk_check(struct disk *disk, struct err *err);
+/* Why new chunks are refused since the last failure, which may be later than the last check; "" while they are taken. */
+void disk_failure(struct disk *disk, char *target, size_t target_size);
 
 /* Makes the layout, runs the directory self-check, removes every unfinished .part.<request> file. */
 int disk_open(const struct disk_options *options, struct disk **ret_disk, struct err *err);

@@ -120,6 +120,9 @@ static void get_diagnosis(struct node *node, char *target, size_t target_size)
 		(void)snprintf(target, target_size, "the disk's self-check has not come back for %lld s",
 			       (long long)((clock_mono_us() - node->check_started_us) / SEC_US));
 	pthread_mutex_unlock(&node->health_lock);
+	/* A write that failed since the check: nothing is taken until the next one passes, and nothing should be sent here. */
+	if (target[0] == '\0')
+		disk_failure(node->disk, target, target_size);
 }
 
 static int health_run(struct http_task *task)
@@ -366,6 +369,8 @@ static int open_folders(struct node *node, const struct node_conf *conf, struct 
 		if (node->data_lock_fd < 0)
 			return node->data_lock_fd;
 	}
+	fs_clean_probes(conf->state_dir);
+	fs_clean_probes(data_dir);
 	r = node_open_identity(node, conf, err);
 	if (r == 0)
 		r = disk_open(&options, &node->disk, err);

@@ -717,7 +717,7 @@ static void t_breaker(void **state)
 	struct world *world = *state;
 	struct chunk_text text;
 	struct err err = ERR_INIT;
-	char path[256];
+	char path[256], failure[200];
 	struct disk_counts counts;
 
 	/* A file in the place of the transfer's folder: the disk answers with nonsense. */
@@ -730,9 +730,13 @@ static void t_breaker(void **state)
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), -ERR_DISK);
 	assert_non_null(strstr(err.text, "out of use"));
+	disk_failure(world->disk, failure, sizeof(failure));
+	assert_non_null(strstr(failure, "chunk"));
 	disk_counts(world->disk, &counts);
 	assert_int_equal(counts.write_failures, 1);
 	assert_int_equal(disk_check(world->disk, &err), 0);
+	disk_failure(world->disk, failure, sizeof(failure));
+	assert_string_equal(failure, "");
 	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
 	assert_space_returned(world->disk);
 }
