@@ -310,7 +310,8 @@ static void begin_done(struct job *job, struct loop *home)
 		send_receipt(put);
 		return;
 	}
-	if (put->result == -ERR_BUSY && loop_now_us(home) < put->turn_until_us) {
+	/* Another writer has the chunk's turn. Busy by the system's word (no descriptors left) is for the sender to hear at once. */
+	if (put->result == -ERR_BUSY && put->err.sys_errno == 0 && loop_now_us(home) < put->turn_until_us) {
 		put->timer = (struct timer){ .fire = turn_again, .owner = put };
 		loop_timer_set(home, &put->timer, put->turn_delay_us);
 		put->turn_delay_us = min_i64(2 * put->turn_delay_us, TURN_DELAY_MAX_US);
