@@ -86,6 +86,7 @@ struct push_chunk {
 	enum push_chunk_phase phase;
 	bool is_done; /* the call has come back */
 	unsigned try_count, try_here_count, conflict_count;
+	bool is_ask_due; /* every candidate was tried: those of now are asked for before the next attempt */
 	int64_t due_us;
 	int64_t started_us; /* of the attempt */
 	int64_t seen_bytes; /* of the call's bytes_sent, for the sign of life */

@@ -104,6 +104,7 @@ static int64_t send_next_candidate(struct push *push, struct push_chunk *chunk, 
 			    push->last_err.text);
 		return now_us;
 	}
+	chunk->is_ask_due = true;
 	return now_us + push_retry_us(push, chunk->try_count, chunk->call.retry_after_us);
 }
 
@@ -140,6 +141,7 @@ static void send_under_way(struct push *push, struct push_chunk *chunk, enum pus
 
 static void send_ask(struct push *push, struct push_chunk *chunk)
 {
+	chunk->is_ask_due = false;
 	unsigned long long after_file = chunk->chunk_index > 0 ? chunk->file_id : chunk->file_id - 1;
 	unsigned long long after_chunk = chunk->chunk_index > 0 ? chunk->chunk_index - 1 : SEND_LAST_INDEX;
 	snprintf(chunk->url, sizeof(chunk->url), "%s/api/v1/transfers/%s/plan?after_file=%llu&after_chunk=%llu&limit=1",
@@ -416,6 +418,7 @@ static bool send_find_candidate(struct push *push, struct push_chunk *chunk, int
 		due_us = min_i64(due_us, node->addr[0] == '\0' ? now_us + SEND_STEP_MAX_US : node->down_until_us);
 	}
 	*ret_due_us = chunk->node_count > 0 ? due_us : now_us;
+	chunk->is_ask_due = true;
 	return false;
 }
 
@@ -436,6 +439,9 @@ static int send_start_due(struct push *push, int64_t now_us, struct err *err)
 				(unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
 			push->dropped_count++;
 			push_chunk_release(push, chunk);
+		} else if (chunk->is_ask_due) {
+			/* A node that was out when the plan was made may be back, and be the only one that is well. */
+			send_ask(push, chunk);
 		} else if (send_find_candidate(push, chunk, now_us, &due_us)) {
 			r = send_attempt(push, chunk, now_us, err);
 		} else {
@@ -515,6 +521,7 @@ static void send_take_ready(struct push *push, int64_t now_us)
 		if (push->sending_count + push->waiting_count == 0)
 			push->life_us = now_us;
 		chunk->node_at = chunk->try_count = chunk->try_here_count = chunk->conflict_count = 0;
+		chunk->is_ask_due = false;
 		send_wait(push, chunk, now_us);
 	}
 }
