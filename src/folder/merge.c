@@ -19,13 +19,13 @@
 /* --- the queue --- */
 
 /* The first job that is due; NULL: *ret_due_us says when one will be (0: none waits for its time). */
-static struct merge_job *next_job_locked(struct merge *merge, int64_t *ret_due_us)
+static struct merge_job *next_job_locked(struct merge *merge, bool is_ahead, int64_t *ret_due_us)
 {
 	int64_t now_us = clock_mono_us();
 
 	*ret_due_us = 0;
 	for (struct merge_job *job = merge->jobs; job; job = job->next) {
-		if (job->is_running)
+		if (job->is_running || job->is_ahead != is_ahead)
 			continue;
 		if (job->due_us <= now_us)
 			return job;
@@ -59,25 +59,36 @@ static void wait_locked(struct merge *merge, int64_t due_us)
 		pthread_cond_timedwait(&merge->changed, &merge->lock, &until);
 }
 
-static void *merge_main(void *arg)
+/* is_ahead: for transfers that are still being sent, else for those that are to be merged. */
+static void work(struct merge *merge, bool is_ahead)
 {
-	struct merge *merge = arg;
 	int64_t due_us;
 
 	pthread_mutex_lock(&merge->lock);
 	while (!atomic_load(&merge->is_stopping)) {
-		struct merge_job *job = next_job_locked(merge, &due_us);
+		struct merge_job *job = next_job_locked(merge, is_ahead, &due_us);
 		if (!job) {
 			wait_locked(merge, due_us);
 			continue;
 		}
 		job->is_running = true;
 		pthread_mutex_unlock(&merge->lock);
-		bool is_to_retry = merge_run_job(merge, job->id);
+		bool is_to_retry = is_ahead ? merge_run_ahead(merge, job) : merge_run_job(merge, job->id);
 		pthread_mutex_lock(&merge->lock);
 		end_job_locked(merge, job, is_to_retry);
 	}
 	pthread_mutex_unlock(&merge->lock);
+}
+
+static void *merge_main(void *arg)
+{
+	work(arg, false);
+	return NULL;
+}
+
+static void *ahead_main(void *arg)
+{
+	work(arg, true);
 	return NULL;
 }
 
@@ -91,7 +102,10 @@ void merge_enqueue(struct merge *merge, const char *transfer_id)
 	if (*link) {
 		/* It may just be leaving the state that it comes back to: looked at once more when it ends. */
 		(*link)->is_wanted_again = (*link)->is_running;
+		(*link)->is_ahead = false;
 		(*link)->due_us = 0;
+		if ((*link)->ahead)
+			merge_ahead_promote((*link)->ahead->ahead);
 	} else {
 		*link = must_zalloc(1, sizeof(**link));
 		str_copy(str_from(transfer_id), (*link)->id, sizeof((*link)->id));
@@ -189,8 +203,9 @@ static int start(struct merge *merge, struct err *err)
 						   merge, err);
 	if (result < 0)
 		return result;
-	while (merge->thread_count < MERGE_THREAD_COUNT) {
-		int number = pthread_create(&merge->threads[merge->thread_count], NULL, merge_main, merge);
+	while (merge->thread_count < COUNT_OF(merge->threads)) {
+		int number = pthread_create(&merge->threads[merge->thread_count], NULL,
+					    merge->thread_count < MERGE_THREAD_COUNT ? merge_main : ahead_main, merge);
 		if (number != 0)
 			return err_sys(err, ERR_SYSTEM, number, "cannot start a merging thread");
 		merge->thread_count++;
@@ -202,7 +217,6 @@ int merge_start(const struct merge_options *options, struct store *store, struct
 		struct err *err)
 {
 	struct merge *merge = must_zalloc(1, sizeof(*merge));
-	pthread_condattr_t attributes;
 
 	merge->options = *options;
 	merge->staging_dir = must_strdup(options->staging_dir);
@@ -222,10 +236,7 @@ int merge_start(const struct merge_options *options, struct store *store, struct
 	merge->pool = pool;
 	merge->staging_fd = merge->final_fd = merge->system_fd = -1;
 	pthread_mutex_init(&merge->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&merge->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	merge_cond_init(&merge->changed);
 
 	int result = start(merge, err);
 	if (result < 0) {

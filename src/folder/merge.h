@@ -14,6 +14,8 @@ struct merge_options {
 	unsigned node_connection_limit; /* per node; 8 */
 	unsigned pull_try_limit;        /* per chunk, while its node answers; 0: 5 */
 	int64_t retry_after_us;         /* when the end of a merge could not be recorded, it is tried again; 0: 5 s */
+	bool is_ahead_off;              /* nothing is merged before its transfer is complete */
+	uint64_t free_floor_bytes;      /* kept free there by what is merged ahead */
 	int64_t node_lost_after_us; /* a node that is out this long is waited for no more: its chunks become lost; 30 s */
 };
 /* Starts the merging thread(s), clears staging of what no merge owns, and resumes every transfer that is in state merging. */
@@ -23,6 +25,9 @@ void merge_stop(struct merge **merge); /* a running merge is given up; it starts
 /* The transfer is in state merging now. Idempotent. Ends with completed (chunk files removed from nodes after the commit), uploading (some chunks
  * pending or lost again; or all stored as before, when the merge met something that may pass, like a full disk), or failed. */
 void merge_enqueue(struct merge *merge, const char *transfer_id);
+/* Something of the transfer was stored while it is being sent: it may be put together as far as it has come. Cheap, and never needed: a merge does
+ * without. */
+void merge_ahead(struct merge *merge, const char *transfer_id);
 /* Where a batch is or will be: final_dir/batch. */
 void merge_final_path(const struct merge *merge, struct str batch, char *target, size_t target_size);
 /* Is there such a folder in final_dir already? */

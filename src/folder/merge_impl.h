@@ -5,12 +5,15 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "folder/merge.h"
 #include "folder/stage.h"
 #include "sys/fetch.h"
 
 #define MERGE_THREAD_COUNT  4 /* transfers at once: one that waits for a node must not hold up the others */
+#define MERGE_AHEAD_COUNT   2 /* more threads, for transfers that are still being sent */
+#define MERGE_AHEAD_NOTES   64
 #define MERGE_PULLERS_MAX   64
 #define MERGE_WINDOW_MAX    4  /* chunks of one object at once */
 #define MERGE_TRIES_MAX     5  /* per chunk, while its node answers */
@@ -24,7 +27,9 @@
 struct merge_job {
 	char id[ULID_SIZE];
 	bool is_running, is_wanted_again;
-	int64_t due_us; /* not before then */
+	bool is_ahead; /* the transfer is still being sent, as far as is known: for the threads that merge ahead */
+	struct merge_run *ahead; /* the run that began so, while it goes on */
+	int64_t due_us;          /* not before then */
 	struct merge_job *next;
 };
 
@@ -33,6 +38,13 @@ struct merge_stall {
 	char id[ULID_SIZE];
 	unsigned count;          /* of such merges in a row, none of which got further than the one before */
 	uint64_t unpulled_count; /* objects in the last */
+};
+
+/* A transfer of which running ahead came to nothing. */
+struct merge_ahead_note {
+	char id[ULID_SIZE];
+	unsigned count;
+	int64_t not_before_us;
 };
 
 /* What this process has seen of a node while pulling. */
@@ -51,7 +63,7 @@ struct merge {
 	struct store *store;
 	struct pool *pool;
 	int staging_fd, final_fd, system_fd;
-	pthread_t threads[MERGE_THREAD_COUNT];
+	pthread_t threads[MERGE_THREAD_COUNT + MERGE_AHEAD_COUNT];
 	unsigned thread_count;
 	atomic_bool is_stopping;
 	pthread_mutex_t lock;   /* protects all that follows */
@@ -60,6 +72,8 @@ struct merge {
 	struct merge_node *nodes;
 	struct merge_stall stalls[MERGE_STALLED_MAX]; /* the newest, in a ring */
 	unsigned stall_next;
+	struct merge_ahead_note ahead_notes[MERGE_AHEAD_NOTES]; /* the newest, in a ring */
+	unsigned ahead_note_next;
 };
 
 /* One attempt to merge one transfer. */
@@ -73,7 +87,7 @@ struct merge_run {
 	struct store_object page[64];
 	size_t page_next, page_count;
 	uint64_t last_file_id;
-	bool is_listed;
+	bool is_listed; /* no more objects are handed out */
 	bool is_failed, is_retryable;
 	bool is_unrecorded;      /* how it ended could not be written down */
 	struct err failure;      /* the first */
@@ -82,6 +96,7 @@ struct merge_run {
 	char reason[STORE_REASON_SIZE];
 	char waiting_node[STORE_NODE_ID_SIZE];
 	uint64_t merged_bytes, merged_files;
+	struct merge_ahead *ahead; /* NULL unless it began while the transfer was still being sent */
 };
 
 /* --- merge_run.c --- */
@@ -98,7 +113,60 @@ void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes);
 /* The store's chunks of one object (0: all that node_id has) are to be sent again. A store that fails ends the run. */
 void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, enum chunk_state state,
 		  const char *why);
+void merge_end_list(struct merge_run *run);             /* no more objects are handed out */
 void merge_pause(struct merge *merge, int64_t wait_us); /* until something changes, at most that long */
+struct timespec merge_deadline(int64_t wait_us);        /* from now, for a condition of: */
+void merge_cond_init(pthread_cond_t *cond);
+
+/* Has the run begun ahead, and does it still only prepare? Then nothing may be recorded, reopened or waited for. */
+bool merge_is_ahead(const struct merge_run *run);
+/* Pulls all objects that are not there yet, by several threads. */
+void merge_pull_all(struct merge_run *run, uint64_t object_count);
+/* The transfer is in state merging: to the end. The stage of a run that began ahead is closed in any case. */
+void merge_transfer(struct merge_run *run);
+void merge_clear_stage(struct merge_run *run);
+
+/* --- merge_ahead.c --- */
+/* One run ahead, for a job that is marked so. True: to be done again a little later, as it went on to the merge itself. */
+bool merge_run_ahead(struct merge *merge, struct merge_job *job);
+/* With the merge's lock held: the transfer goes to merging, the run goes on to that. */
+void merge_ahead_promote(struct merge_ahead *ahead);
+bool merge_ahead_is_wanted(const struct merge_run *run); /* has it? */
+#define MERGE_ANY_ARRIVALS UINT64_MAX
+/* Receipts that came so far; wait returns when that is not `seen` any more, or at the latest after wait_us. */
+uint64_t merge_ahead_arrivals(const struct merge_run *run);
+void merge_ahead_wait(struct merge_run *run, uint64_t seen, int64_t wait_us);
+/* To be called often while a run is ahead: gives it up when that has become pointless or harmful. */
+void merge_ahead_check(struct merge_run *run);
+/* What became of an object. True: it is to be tried again at once. */
+bool merge_ahead_pulled(struct merge_run *run, const struct store_object *object, bool is_done, unsigned try_count);
+void merge_ahead_give_up(struct merge_run *run, const char *why);
+bool merge_ahead_has(const struct merge_run *run, uint64_t file_id); /* is the object in staging? */
+void merge_ahead_lacks(struct merge_run *run, uint64_t file_id);     /* it is not, after all */
+uint64_t merge_ahead_missing(const struct merge_run *run);           /* so many of the transfer's objects */
+void merge_ahead_forget(struct merge_run *run);                      /* all of them are */
+
+/* --- merge_record.c --- what was put into staging ahead, by entry: compared with what the transfer says in the end */
+struct merge_record {
+	uint64_t facts;                  /* hash of all that the manifest says of the entry; 0: nothing is there */
+	uint8_t digest[DIGEST_SIZE_MAX]; /* of the bytes that were written */
+};
+/* A stretch of the file of records: written in order of seq, gaps allowed, and flushed in the end; or read so. */
+struct merge_records {
+	int fd; /* borrowed */
+	uint64_t first_seq;
+	size_t count;
+	struct merge_record *items; /* MERGE_RECORDS_MAX, made when first needed */
+};
+#define MERGE_RECORDS_MAX 1024
+int merge_records_put(struct merge_records *records, uint64_t seq, const struct merge_record *record, struct err *err);
+int merge_records_flush(struct merge_records *records, struct err *err);
+/* Not together with put. */
+int merge_records_get(struct merge_records *records, uint64_t seq, struct merge_record *ret_record, struct err *err);
+void merge_records_fini(struct merge_records *records);
+uint64_t merge_record_facts(const struct store_entry *entry);
+void merge_record_digest(const char hex[DIGEST_HEX_SIZE], uint8_t target[DIGEST_SIZE_MAX]);
+int merge_records_fd(const struct merge_run *run); /* of a run that began ahead */
 
 /* --- merge_end.c --- how a run ends; a failure to record it makes the run is_unrecorded */
 void merge_end_completed(struct merge_run *run);
@@ -163,7 +231,15 @@ int merge_publish(struct merge_run *run, struct err *err);
 int merge_publish_again(struct merge_run *run, struct err *err);
 /* The transfer was ended by somebody while it was published: takes the folder back into staging. */
 void merge_unpublish(struct merge_run *run);
+
+/* --- merge_layout.c --- */
+#define MERGE_MANIFEST "manifest" /* in the transfer's staging folder, until it is published */
 /* Makes folders, links and empty files of the whole transfer, and the manifest that will lie beside the folder. */
 int merge_lay_out(struct merge_run *run, struct err *err);
+/* The same in two steps. First what can be made while files' digests are not known: no manifest yet. */
+int merge_lay_out_ahead(struct merge_run *run, struct err *err);
+/* Then the manifest, and all that was made ahead is compared with it: objects with a file that differs are not there any more. *ret_is_stale: what
+ * stands there can not be mended object by object; begin anew. */
+int merge_settle(struct merge_run *run, bool *ret_is_stale, struct err *err);
 
 #endif

@@ -63,6 +63,8 @@ static void note_wait(struct merge_run *run, const char *node_id, const struct p
 	char note[STORE_REASON_SIZE];
 	struct err err = ERR_INIT;
 
+	if (merge_is_ahead(run))
+		return;
 	pthread_mutex_lock(&run->lock);
 	bool is_new = strcmp(run->waiting_node, node_id) != 0;
 	if (is_new)
@@ -102,6 +104,7 @@ enum merge_gate merge_node_take(struct merge_run *run, const char *node_id, char
 	bool is_known = pool_get(merge->pool, node_id, &known);
 	bool is_declared_lost = is_known && known.order == NODE_ORDER_LOST;
 	bool is_up = is_known && !is_declared_lost && is_reachable(known.state);
+	bool is_ahead = merge_is_ahead(run);
 	int64_t now_us = clock_mono_us();
 	enum merge_gate gate = MERGE_NODE_READY;
 
@@ -109,7 +112,8 @@ enum merge_gate merge_node_take(struct merge_run *run, const char *node_id, char
 	struct merge_node *node = node_get(merge, node_id);
 	if (node->out_since_us != 0 && now_us - node->out_seen_us > OUT_STALE_US)
 		node->out_since_us = 0;
-	if (!is_up) {
+	/* Who runs ahead does not wait, so nobody's waiting is counted by it. */
+	if (!is_up && !is_ahead) {
 		if (node->out_since_us == 0)
 			node->out_since_us = now_us;
 		node->out_seen_us = now_us;
@@ -127,7 +131,7 @@ enum merge_gate merge_node_take(struct merge_run *run, const char *node_id, char
 	else
 		node->connection_count++;
 	/* The next merge that finds it out waits anew. */
-	if (gate == MERGE_NODE_LOST)
+	if (gate == MERGE_NODE_LOST && !is_ahead)
 		node->out_since_us = 0;
 	bool is_failing = node->out_since_us != 0;
 	pthread_mutex_unlock(&merge->lock);

@@ -21,6 +21,7 @@ struct part {
 	uint32_t mode;
 	int64_t mtime_ns;
 	size_t path_offset, path_size; /* in the page's text */
+	uint64_t facts;                /* merge_record_facts */
 	char digest[DIGEST_HEX_SIZE];
 };
 
@@ -41,7 +42,8 @@ struct merge_target {
 	int fd;
 	uint64_t written_back;
 	uint64_t file_count;
-	char *read_back; /* READ_BACK_BYTES, made when first needed */
+	struct merge_records records; /* of a run ahead */
+	char *read_back;              /* READ_BACK_BYTES, made when first needed */
 };
 
 struct merge_target *merge_target_new(struct merge_run *run)
@@ -51,6 +53,7 @@ struct merge_target *merge_target_new(struct merge_run *run)
 	target->run = run;
 	target->fd = -1;
 	target->digest = digest_new(run->transfer.digest);
+	target->records.fd = merge_is_ahead(run) ? merge_records_fd(run) : -1;
 	target->paths = BUF_INIT(MEMBER_PAGE_BYTES + MANIFEST_PATH_MAX);
 	stage_cursor_init(&target->cursor, &run->stage);
 	return target;
@@ -64,6 +67,7 @@ void merge_target_free(struct merge_target **target)
 	stage_cursor_fini(&(*target)->cursor);
 	digest_free(&(*target)->digest);
 	buf_fini(&(*target)->paths);
+	merge_records_fini(&(*target)->records);
 	free((*target)->read_back);
 	free(*target);
 	*target = NULL;
@@ -101,7 +105,8 @@ static int on_entry(void *owner, const struct store_entry *entry)
 				 .mode = entry->mode,
 				 .mtime_ns = entry->mtime_ns,
 				 .path_offset = target->paths.size,
-				 .path_size = entry->path.size };
+				 .path_size = entry->path.size,
+				 .facts = target->records.fd < 0 ? 0 : merge_record_facts(entry) };
 	memcpy(member->digest, entry->digest, sizeof(member->digest));
 	buf_append(&target->paths, entry->path);
 	return 0;
@@ -130,6 +135,26 @@ static int load_members(struct merge_target *target, struct err *err)
 
 /* --- one file --- */
 
+/* What a run ahead put there for an object that it did not finish, or that turned out wrong, makes way. */
+static int make_file(struct merge_target *target, struct err *err)
+{
+	struct str path = member_path(target, &target->file);
+	struct err cause = ERR_INIT;
+
+	target->fd = stage_file(&target->cursor, path, target->file.mode, &cause);
+	if (target->fd < 0 && cause.sys_errno == EEXIST && target->run->ahead) {
+		int result = stage_unlink(&target->cursor, path, err);
+		if (result < 0)
+			return result;
+		target->fd = stage_file(&target->cursor, path, target->file.mode, &cause);
+	}
+	if (target->fd >= 0)
+		return 0;
+	if (err)
+		*err = cause;
+	return target->fd;
+}
+
 static int open_next(struct merge_target *target, struct err *err)
 {
 	if (target->member_next == target->member_count) {
@@ -146,13 +171,31 @@ static int open_next(struct merge_target *target, struct err *err)
 		return err_set(err, ERR_INTERNAL,
 			       "entry %" PRIu64 " does not lie in object %" PRIu64 " where the plan says",
 			       target->file.seq, target->object.file_id);
-	target->fd = stage_file(&target->cursor, member_path(target, &target->file), target->file.mode, err);
-	if (target->fd < 0)
-		return target->fd;
+	int result = make_file(target, err);
+	if (result < 0)
+		return result;
 	target->is_open = true;
 	target->written_back = 0;
 	digest_restart(target->digest);
 	return 0;
+}
+
+static int end_file(struct merge_target *target, struct err *err)
+{
+	target->is_open = false;
+	target->file_count++;
+	return stage_file_end(&target->run->stage, &target->fd, member_path(target, &target->file), target->file.mode,
+			      target->file.mtime_ns, err);
+}
+
+/* What the bytes should be is not known yet: what they are is kept. */
+static int note_file(struct merge_target *target, const char hex[DIGEST_HEX_SIZE], struct err *err)
+{
+	struct merge_record record = { .facts = target->file.facts };
+
+	merge_record_digest(hex, record.digest);
+	int result = end_file(target, err);
+	return result < 0 ? result : merge_records_put(&target->records, target->file.seq, &record, err);
 }
 
 static int close_file(struct merge_target *target, struct err *err)
@@ -160,14 +203,13 @@ static int close_file(struct merge_target *target, struct err *err)
 	char hex[DIGEST_HEX_SIZE];
 
 	digest_hex(target->digest, hex);
+	if (target->records.fd >= 0)
+		return note_file(target, hex, err);
 	if (!target->file.digest[0])
 		return integrity(target, err, "no digest of the whole file was given for");
 	if (strcmp(hex, target->file.digest) != 0)
 		return integrity(target, err, "the digest of the merged bytes differs from the client's for");
-	target->is_open = false;
-	target->file_count++;
-	return stage_file_end(&target->run->stage, &target->fd, member_path(target, &target->file), target->file.mode,
-			      target->file.mtime_ns, err);
+	return end_file(target, err);
 }
 
 static int write_file(struct merge_target *target, uint64_t object_offset, struct str piece, struct err *err)
@@ -294,6 +336,9 @@ int merge_target_end(struct merge_target *target, struct err *err)
 			       target->object.file_id, target->frontier, target->object.size_bytes);
 	if (!target->object.is_pack)
 		result = close_file(target, err);
+	/* What a run ahead has is counted when it is compared. */
+	if (result == 0 && target->records.fd >= 0)
+		return merge_records_flush(&target->records, err);
 	if (result == 0)
 		merge_count(target->run, target->file_count, target->frontier);
 	return result;
@@ -303,6 +348,7 @@ void merge_target_abort(struct merge_target *target)
 {
 	fs_close(&target->fd);
 	target->is_open = false;
+	target->records.count = 0;
 }
 
 int merge_target_digest(struct merge_target *target, uint64_t offset, uint64_t size, char hex[DIGEST_HEX_SIZE],

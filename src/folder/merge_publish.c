@@ -11,141 +11,9 @@
 #include "sys/fs.h"
 #include "wire/manifest.h"
 
-#define MANIFEST_FILE_NAME   "manifest" /* in the transfer's staging folder, until it is published */
-#define MANIFEST_FLUSH_BYTES (256 * KIB)
-#define OWNER_SIZE           128
-#define NAME_SIZE            (STORE_BATCH_MAX + 32)
-#define PATH_SIZE            8192
-
-/* --- laying out: all that needs no bytes from nodes --- */
-
-struct layout {
-	struct merge_run *run;
-	struct stage_cursor cursor;
-	struct buf text;
-	int manifest_fd;
-	uint64_t entry_count, total_bytes, empty_count;
-	char empty_digest[DIGEST_HEX_SIZE];
-	int result;
-	struct err *err;
-};
-
-static int flush_manifest(struct layout *layout)
-{
-	if (layout->text.is_failed)
-		return err_set(layout->err, ERR_NO_MEMORY, "no memory for a line of the manifest");
-	int result = fs_write_all(layout->manifest_fd, layout->text.data, layout->text.size, -1, layout->err);
-	if (result < 0)
-		return err_wrap(layout->err, "while writing the manifest into staging");
-	buf_clear(&layout->text);
-	return 0;
-}
-
-/* The manifest's own line, and for files one with the digest: without the lines that begin with # it is the text that the client sent. */
-static int note_entry(struct layout *layout, const struct store_entry *entry)
-{
-	struct manifest_entry line = { .seq = entry->seq,
-				       .type = (enum manifest_type)entry->type,
-				       .mode = entry->mode,
-				       .mtime_ns = entry->mtime_ns,
-				       .size_bytes = entry->size_bytes,
-				       .path = entry->path,
-				       .target = entry->target };
-
-	manifest_write(&layout->text, &line);
-	if (entry->type == MANIFEST_FILE)
-		buf_printf(&layout->text, "# %" PRIu64 " %s\n", entry->seq, entry->digest);
-	layout->entry_count++;
-	layout->total_bytes += entry->type == MANIFEST_FILE ? entry->size_bytes : 0;
-	return layout->text.size < MANIFEST_FLUSH_BYTES && !layout->text.is_failed ? 0 : flush_manifest(layout);
-}
-
-static int make_empty(struct layout *layout, const struct store_entry *entry)
-{
-	struct stage *stage = &layout->run->stage;
-	char why[STORE_REASON_SIZE], shown[256];
-
-	if (strcmp(entry->digest, layout->empty_digest) != 0) {
-		snprintf(why, sizeof(why), "'%s' is empty, but the digest given for it is not that of nothing",
-			 str_display(entry->path, shown, sizeof(shown)));
-		merge_reopen_note(layout->run, why);
-		return 0;
-	}
-	int fd = stage_file(&layout->cursor, entry->path, entry->mode, layout->err);
-	if (fd < 0)
-		return fd;
-	layout->empty_count++;
-	return stage_file_end(stage, &fd, entry->path, entry->mode, entry->mtime_ns, layout->err);
-}
-
-static int make_entry(struct layout *layout, const struct store_entry *entry)
-{
-	int result = note_entry(layout, entry);
-
-	if (result < 0)
-		return result;
-	switch (entry->type) {
-	case MANIFEST_DIR:
-		return stage_folder(&layout->run->stage, &layout->cursor, entry, layout->err);
-	case MANIFEST_LINK:
-		return stage_link(&layout->cursor, entry, layout->err);
-	case MANIFEST_FILE:
-		return entry->file_id == 0 ? make_empty(layout, entry) : 0;
-	default:
-		return err_set(layout->err, ERR_INTERNAL, "entry %" PRIu64 " is of the unknown kind %d", entry->seq,
-			       entry->type);
-	}
-}
-
-static int on_entry(void *owner, const struct store_entry *entry)
-{
-	struct layout *layout = owner;
-
-	layout->result = merge_is_over(layout->run) ? err_set(layout->err, ERR_CLOSED, "the merge was given up")
-						    : make_entry(layout, entry);
-	return layout->result < 0;
-}
-
-static int lay_out(struct layout *layout)
-{
-	struct merge_run *run = layout->run;
-	struct store *store = run->merge->store;
-
-	manifest_write_head(&layout->text);
-	int result = store->ops->entries(store, run->transfer.id, 0, INT64_MAX, on_entry, layout, layout->err);
-	if (layout->result < 0)
-		return layout->result;
-	if (result < 0)
-		return result;
-	manifest_write_end(&layout->text, layout->entry_count, layout->total_bytes);
-	result = flush_manifest(layout);
-	if (result < 0)
-		return result;
-	if (layout->entry_count != run->transfer.entry_count || layout->total_bytes != run->transfer.total_bytes)
-		return err_set(
-			layout->err, ERR_INTERNAL,
-			"the store has %" PRIu64 " entries of %" PRIu64 " bytes, the plan %" PRIu64 " of %" PRIu64,
-			layout->entry_count, layout->total_bytes, run->transfer.entry_count, run->transfer.total_bytes);
-	merge_count(run, layout->empty_count, 0);
-	return 0;
-}
-
-int merge_lay_out(struct merge_run *run, struct err *err)
-{
-	struct layout layout = { .run = run, .text = BUF_INIT(MIB), .err = err };
-
-	digest_of(run->transfer.digest, "", 0, layout.empty_digest);
-	layout.manifest_fd = openat(run->stage.home_fd, MANIFEST_FILE_NAME, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-				    0644);
-	if (layout.manifest_fd < 0)
-		return err_sys(err, ERR_SYSTEM, errno, "cannot make the manifest in staging");
-	stage_cursor_init(&layout.cursor, &run->stage);
-	int result = lay_out(&layout);
-	stage_cursor_fini(&layout.cursor);
-	fs_close(&layout.manifest_fd);
-	buf_fini(&layout.text);
-	return result;
-}
+#define OWNER_SIZE 128
+#define NAME_SIZE  (STORE_BATCH_MAX + 32)
+#define PATH_SIZE  8192
 
 /* --- putting in place --- */
 
@@ -283,7 +151,7 @@ static int publish_manifest(struct merge_run *run, struct err *err)
 	char name[NAME_SIZE];
 
 	system_name(&run->transfer, "manifest", name);
-	int result = fs_rename(run->stage.home_fd, MANIFEST_FILE_NAME, run->merge->system_fd, name, false, err);
+	int result = fs_rename(run->stage.home_fd, MERGE_MANIFEST, run->merge->system_fd, name, false, err);
 	if (result == 0)
 		result = fs_sync_dir(run->merge->system_fd, "the final folder's own folder", err);
 	return result < 0 ? err_wrap(err, "while putting the manifest beside the folder") : 0;

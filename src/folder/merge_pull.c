@@ -14,6 +14,8 @@
 #define RETRY_AFTER_MAX_US (5 * SEC_US)
 #define BUSY_WAIT_US       (20 * MSEC_US)
 #define STEP_US            (100 * MSEC_US)
+#define LOOK_SOONEST_US    (20 * MSEC_US) /* after the last look for chunks that have come */
+#define LOOK_LATEST_US     (500 * MSEC_US)
 
 /* --- the chunk rows --- */
 
@@ -34,12 +36,38 @@ static int load_rows(struct pull *pull, struct err *err)
 	bool is_first = pull->rows_seen == 0;
 
 	pull->row_next = pull->row_count = 0;
+	if (run->ahead) {
+		/* In this order: what comes in between is looked for once more. */
+		pull->is_last_look = merge_ahead_is_wanted(run);
+		pull->arrivals_seen = merge_ahead_arrivals(run);
+		pull->looked_us = clock_mono_us();
+	}
 	uint64_t left = pull->object.chunk_count - pull->rows_seen;
 	int result = store->ops->chunks(store, run->transfer.id,
 					is_first ? pull->object.file_id - 1 : pull->object.file_id,
 					is_first ? (uint64_t)PULL_INDEX_MAX : pull->rows_seen - 1, ~0u,
 					left < PULL_ROWS_AHEAD ? (size_t)left : PULL_ROWS_AHEAD, on_row, pull, err);
 	return result < 0 ? err_wrap(err, "while reading the chunks of object %" PRIu64, pull->object.file_id) : 0;
+}
+
+/* While sending goes on, what is not there yet is looked for again. */
+static enum outcome not_here_yet(struct pull *pull)
+{
+	if (pull->is_last_look)
+		return OUTCOME_LEFT;
+	pull->row_next = pull->row_count = 0;
+	pull->is_starved = true;
+	return OUTCOME_GOING;
+}
+
+static bool is_starving(struct pull *pull)
+{
+	if (!pull->is_starved)
+		return false;
+	int64_t waited_us = clock_mono_us() - pull->looked_us;
+	pull->is_starved = !merge_ahead_is_wanted(pull->run) && waited_us < LOOK_LATEST_US &&
+			   (waited_us < LOOK_SOONEST_US || merge_ahead_arrivals(pull->run) == pull->arrivals_seen);
+	return pull->is_starved;
 }
 
 /* Puts the next chunk into its place. The rows must cover the object without a gap: that is half of the proof that the file is whole. */
@@ -60,6 +88,8 @@ static enum outcome place_next(struct pull *pull)
 		return OUTCOME_FAILED;
 	}
 	if (row->state != CHUNK_STORED || !row->actual_node[0]) {
+		if (merge_is_ahead(pull->run))
+			return not_here_yet(pull);
 		snprintf(why, sizeof(why), "chunk %" PRIu64 " of object %" PRIu64 " is %s", row->chunk_index,
 			 row->file_id, chunk_state_name(row->state));
 		merge_reopen_note(pull->run, why);
@@ -189,11 +219,15 @@ static enum outcome try_start(struct pull *pull, struct pull_call *place)
 		place->not_before_us = now_us + BUSY_WAIT_US;
 		return OUTCOME_GOING;
 	case MERGE_NODE_OUT:
+		if (merge_is_ahead(pull->run))
+			return OUTCOME_LEFT;
 		place->not_before_us = now_us + MERGE_WAIT_US;
 		return OUTCOME_GOING;
 	case MERGE_NODE_LOST:
 		break;
 	}
+	if (merge_is_ahead(pull->run))
+		return OUTCOME_LEFT;
 	node_is_lost(pull->run, place->chunk.actual_node);
 	return OUTCOME_AGAIN;
 }
@@ -269,6 +303,8 @@ static enum outcome look_at(struct pull *pull, struct pull_call *place)
 		merge_node_saw(pull->run, node_id, true);
 		return OUTCOME_GOING;
 	}
+	if (merge_is_ahead(pull->run))
+		return OUTCOME_LEFT;
 	/* A node that nobody can reach is waited for, and only time ends that; what happened on the way down does not count as a try. */
 	if (call->status == 0 && (call->err.code == ERR_CONNECT || !merge_node_is_up(pull->run, node_id))) {
 		merge_node_saw(pull->run, node_id, false);
@@ -317,7 +353,7 @@ static enum outcome fill_window(struct pull *pull)
 {
 	enum outcome outcome = OUTCOME_GOING;
 
-	while (pull->rows_seen < pull->object.chunk_count &&
+	while (pull->rows_seen < pull->object.chunk_count && !is_starving(pull) &&
 	       pull->calls[pull->rows_seen % pull->window_count].state == CALL_NONE) {
 		outcome = place_next(pull);
 		if (outcome != OUTCOME_GOING)
@@ -327,6 +363,17 @@ static enum outcome fill_window(struct pull *pull)
 		if (pull->calls[i].state == CALL_WAITING)
 			outcome = try_start(pull, &pull->calls[i]);
 	return outcome;
+}
+
+/* There is nothing to do but to wait for receipts; a burst of them is one look at the rows. */
+static void wait_starved(struct pull *pull)
+{
+	int64_t waited_us = clock_mono_us() - pull->looked_us;
+
+	if (waited_us < LOOK_SOONEST_US)
+		merge_ahead_wait(pull->run, MERGE_ANY_ARRIVALS, LOOK_SOONEST_US - waited_us);
+	else
+		merge_ahead_wait(pull->run, pull->arrivals_seen, LOOK_LATEST_US - waited_us);
 }
 
 static void wait_a_little(struct pull *pull)
@@ -339,6 +386,12 @@ static void wait_a_little(struct pull *pull)
 			has_waiting = true;
 			wait_us = min_i64(wait_us, pull->calls[i].not_before_us - now_us);
 		}
+	if (pull->is_starved)
+		wait_us = min_i64(wait_us, LOOK_SOONEST_US);
+	if (pull->is_starved && !has_waiting && pull->running_count == 0) {
+		wait_starved(pull);
+		return;
+	}
 	/* What was read on this machine is there already. */
 	if (wait_us <= 0 || (!has_waiting && pull->running_count == 0))
 		return;
@@ -361,6 +414,8 @@ static enum outcome check_lost(struct pull *pull)
 
 		if (place->state != CALL_RUNNING || !merge_node_is_declared_lost(pull->run, place->chunk.actual_node))
 			continue;
+		if (merge_is_ahead(pull->run))
+			return OUTCOME_LEFT;
 		node_is_lost(pull->run, place->chunk.actual_node);
 		return OUTCOME_AGAIN;
 	}
@@ -412,15 +467,34 @@ static enum outcome pull_object(struct pull *pull)
 	pull->window_count = pull->object.is_pack ? 1 : pull->run->window_count;
 	pull->row_next = pull->row_count = 0;
 	pull->rows_seen = 0;
+	pull->is_starved = false;
 	pull->err = ERR_INIT;
 	if (merge_target_begin(pull->target, &pull->object, &pull->err) < 0)
 		return OUTCOME_FAILED;
-	while (outcome == OUTCOME_GOING)
+	while (outcome == OUTCOME_GOING) {
+		if (merge_is_ahead(pull->run))
+			merge_ahead_check(pull->run);
 		outcome = merge_is_over(pull->run) ? OUTCOME_OVER : step_object(pull);
+	}
 	clear_calls(pull);
 	if (outcome == OUTCOME_DONE && merge_target_end(pull->target, &pull->err) < 0)
 		outcome = OUTCOME_FAILED;
 	return outcome;
+}
+
+/* Nothing that goes wrong is anybody's concern yet. Only our own disk's trouble ends it all. */
+static void pull_ahead(struct pull *pull)
+{
+	struct merge_run *run = pull->run;
+	enum outcome outcome;
+	unsigned try_count = 0;
+
+	do {
+		outcome = pull_object(pull);
+		merge_target_abort(pull->target);
+		if (outcome == OUTCOME_FAILED && pull->err.code != ERR_INTERNAL)
+			merge_ahead_give_up(run, pull->err.text);
+	} while (merge_ahead_pulled(run, &pull->object, outcome == OUTCOME_DONE, ++try_count));
 }
 
 void merge_pull_objects(struct merge_run *run)
@@ -435,6 +509,10 @@ void merge_pull_objects(struct merge_run *run)
 	}
 	pull->target = merge_target_new(run);
 	while (!merge_is_over(run) && merge_next_object(run, &pull->object)) {
+		if (merge_is_ahead(run)) {
+			pull_ahead(pull);
+			continue;
+		}
 		enum outcome outcome = pull_object(pull);
 		if (outcome == OUTCOME_FAILED && pull->err.code == ERR_INTEGRITY)
 			pull_object_is_wrong(pull);

@@ -33,13 +33,18 @@ struct pull {
 	struct pull_call calls[MERGE_WINDOW_MAX]; /* chunk i is in place i % window_count */
 	struct store_chunk rows[PULL_ROWS_AHEAD]; /* read ahead from the store */
 	size_t row_next, row_count;
-	uint64_t rows_seen;  /* chunks put into the window */
+	uint64_t rows_seen; /* chunks put into the window */
+	/* Of a run ahead. */
+	bool is_starved;        /* the next chunk had not come */
+	bool is_last_look;      /* the rows were read when nothing more could come */
+	uint64_t arrivals_seen; /* when they were read */
+	int64_t looked_us;
 	uint64_t lost_count; /* of the pool, when the running calls' nodes were last looked at */
 	struct err err;
 };
 
-/* What an object came to. */
-enum outcome { OUTCOME_GOING, OUTCOME_DONE, OUTCOME_AGAIN, OUTCOME_FAILED, OUTCOME_OVER };
+/* What an object came to. LEFT: a run ahead does not have it, for whatever reason. */
+enum outcome { OUTCOME_GOING, OUTCOME_DONE, OUTCOME_AGAIN, OUTCOME_FAILED, OUTCOME_LEFT, OUTCOME_OVER };
 
 static inline uint64_t pull_offset(const struct pull *pull, uint64_t chunk_index)
 {

@@ -68,18 +68,40 @@ void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes)
 	pthread_mutex_unlock(&run->lock);
 }
 
+struct timespec merge_deadline(int64_t wait_us)
+{
+	int64_t until_us = clock_mono_us() + wait_us;
+
+	return (struct timespec){ .tv_sec = (time_t)(until_us / SEC_US), .tv_nsec = (long)(until_us % SEC_US) * 1000 };
+}
+
+void merge_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
 void merge_pause(struct merge *merge, int64_t wait_us)
 {
-	struct timespec until;
+	struct timespec until = merge_deadline(wait_us);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	int64_t until_us = (int64_t)until.tv_sec * SEC_US + until.tv_nsec / 1000 + wait_us;
-	until = (struct timespec){ .tv_sec = (time_t)(until_us / SEC_US), .tv_nsec = (long)(until_us % SEC_US) * 1000 };
 	pthread_mutex_lock(&merge->lock);
 	/* Woken for nothing is no harm: the caller looks again. */
 	if (!atomic_load(&merge->is_stopping))
 		pthread_cond_timedwait(&merge->changed, &merge->lock, &until);
 	pthread_mutex_unlock(&merge->lock);
+}
+
+void merge_end_list(struct merge_run *run)
+{
+	pthread_mutex_lock(&run->lock);
+	run->is_listed = true;
+	run->page_next = run->page_count;
+	pthread_mutex_unlock(&run->lock);
 }
 
 static int on_object(void *owner, const struct store_object *object)
@@ -92,7 +114,7 @@ static int on_object(void *owner, const struct store_object *object)
 	return 0;
 }
 
-bool merge_next_object(struct merge_run *run, struct store_object *ret_object)
+static bool next_listed(struct merge_run *run, struct store_object *ret_object)
 {
 	struct store *store = run->merge->store;
 	struct err err = ERR_INIT;
@@ -118,17 +140,30 @@ bool merge_next_object(struct merge_run *run, struct store_object *ret_object)
 	return is_found;
 }
 
+bool merge_next_object(struct merge_run *run, struct store_object *ret_object)
+{
+	/* A run ahead has put most of them there. */
+	while (next_listed(run, ret_object))
+		if (!run->ahead || !merge_ahead_has(run, ret_object->file_id))
+			return true;
+	return false;
+}
+
 static void *puller_main(void *arg)
 {
 	merge_pull_objects(arg);
 	return NULL;
 }
 
-static void pull_all(struct merge_run *run)
+void merge_pull_all(struct merge_run *run, uint64_t object_count)
 {
+	unsigned limit = run->merge->options.object_limit_count;
 	pthread_t threads[MERGE_PULLERS_MAX];
 	unsigned count = 0;
 
+	run->puller_count = object_count < limit ? (unsigned)object_count : limit;
+	/* With few objects their chunks are pulled side by side; with many the objects are. */
+	run->window_count = (unsigned)min_i64(max_i64(limit / run->puller_count, 1), MERGE_WINDOW_MAX);
 	while (count + 1 < run->puller_count && pthread_create(&threads[count], NULL, puller_main, run) == 0)
 		count++;
 	/* This thread pulls too, so that a machine without threads to give still merges. */
@@ -139,21 +174,34 @@ static void pull_all(struct merge_run *run)
 
 /* --- one attempt --- */
 
+/* What a run ahead has made and what it lacks. It may all be of no use: entries were revised that are no objects'. */
+static int settle(struct merge_run *run, uint64_t *ret_missing_count, struct err *err)
+{
+	bool is_stale;
+
+	int result = merge_settle(run, &is_stale, err);
+	if (result < 0)
+		return result;
+	if (!is_stale) {
+		*ret_missing_count = merge_ahead_missing(run);
+		return 0;
+	}
+	stage_close(&run->stage);
+	merge_ahead_forget(run);
+	result = stage_open(&run->stage, run->merge->staging_fd, run->transfer.id, err);
+	return result < 0 ? result : merge_lay_out(run, err);
+}
+
 /* 0: everything is in staging. Otherwise the run says why not. */
 static int gather(struct merge_run *run, struct err *err)
 {
-	unsigned limit = run->merge->options.object_limit_count;
-	uint64_t object_count = run->transfer.object_count;
+	uint64_t missing_count = run->transfer.object_count;
 
-	int result = merge_lay_out(run, err);
+	int result = run->ahead ? settle(run, &missing_count, err) : merge_lay_out(run, err);
 	if (result < 0)
 		return result;
-	if (object_count == 0)
-		return 0;
-	run->puller_count = object_count < limit ? (unsigned)object_count : limit;
-	/* With few objects their chunks are pulled side by side; with many the objects are. */
-	run->window_count = (unsigned)min_i64(max_i64(limit / run->puller_count, 1), MERGE_WINDOW_MAX);
-	pull_all(run);
+	if (missing_count > 0)
+		merge_pull_all(run, missing_count);
 	return 0;
 }
 
@@ -169,7 +217,7 @@ static int check_coverage(const struct merge_run *run, struct err *err)
 		       run->merged_files, transfer->file_count, run->merged_bytes, transfer->total_bytes);
 }
 
-static void clear_stage(struct merge_run *run)
+void merge_clear_stage(struct merge_run *run)
 {
 	struct err err = ERR_INIT;
 
@@ -181,9 +229,9 @@ static void merge_from_start(struct merge_run *run)
 {
 	struct err err = ERR_INIT;
 
-	int result = stage_open(&run->stage, run->merge->staging_fd, run->transfer.id, &err);
+	int result = run->ahead ? 0 : stage_open(&run->stage, run->merge->staging_fd, run->transfer.id, &err);
 	if (result < 0) {
-		clear_stage(run);
+		merge_clear_stage(run);
 		merge_end_in_failure(run, &err, true);
 		return;
 	}
@@ -205,11 +253,11 @@ static void merge_from_start(struct merge_run *run)
 		err = run->failure;
 	if (!run->is_failed && result == 0 && run->reopened_count == 0) {
 		merge_end_completed(run);
-		clear_stage(run);
+		merge_clear_stage(run);
 		return;
 	}
 	/* First of all its space is given back: the database may need some to record how this ended. */
-	clear_stage(run);
+	merge_clear_stage(run);
 	if (result == -ERR_STATE && !run->is_failed)
 		log_err(LOG_WARN, &err, "transfer %s: its merge was given up", run->transfer.id);
 	else if (run->is_failed || result < 0)
@@ -218,13 +266,18 @@ static void merge_from_start(struct merge_run *run)
 		merge_end_reopened(run);
 }
 
-static void merge_transfer(struct merge_run *run)
+void merge_transfer(struct merge_run *run)
 {
 	struct err err = ERR_INIT;
-	enum merge_placed placed;
+	enum merge_placed placed = MERGE_NOT_PLACED;
 	char shown[256];
 
-	if (merge_placed(run->merge, &run->transfer, &placed, &err) < 0) {
+	int result = merge_placed(run->merge, &run->transfer, &placed, &err);
+	if (run->ahead && (result < 0 || placed != MERGE_NOT_PLACED)) {
+		stage_close(&run->stage);
+		merge_clear_stage(run);
+	}
+	if (result < 0) {
 		merge_end_in_failure(run, &err, true);
 		return;
 	}
@@ -246,7 +299,7 @@ static void merge_transfer(struct merge_run *run)
 		return;
 	}
 	merge_end_completed(run);
-	clear_stage(run);
+	merge_clear_stage(run);
 }
 
 bool merge_run_job(struct merge *merge, const char *id)

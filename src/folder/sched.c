@@ -77,6 +77,11 @@ const struct conf_row sched_conf_rows[] = {
 	NUMBER("merge_objects", CONF_INT, merge_objects, 1, 64, "8", "objects merged at once"),
 	NUMBER("merge_node_connections", CONF_INT, merge_node_connections, 1, 64, "8",
 	       "connections to one node while merging"),
+	{ .name = "merge_ahead",
+	  .type = CONF_BOOL,
+	  .offset = offsetof(struct sched_conf, is_merging_ahead),
+	  .fallback = "true",
+	  .help = "put folders together while they are still being sent" },
 	NUMBER("final_free_floor", CONF_SIZE, final_free_floor_bytes, 0, INT64_MAX, "64MiB",
 	       "bytes kept free in the final store"),
 	TEXT("profile", profile, "", "file of the folder profile by which nodes are scored; default: the built-in one"),
@@ -199,6 +204,8 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 		.object_limit_count = (unsigned)conf->merge_objects,
 		.node_connection_limit = (unsigned)conf->merge_node_connections,
 		.node_lost_after_us = conf->node_lost_after_us,
+		.is_ahead_off = !conf->is_merging_ahead,
+		.free_floor_bytes = conf->final_free_floor_bytes,
 	};
 	struct pool_options pooling = {
 		.internal_key = sched->internal_keys[0],

@@ -22,6 +22,7 @@ struct sched_conf {
 	int64_t node_lost_after_us;
 	int64_t transfer_expiry_us; /* 7 days; 0: never */
 	int64_t merge_objects, merge_node_connections;
+	bool is_merging_ahead; /* true */
 	uint64_t final_free_floor_bytes;
 	const char *profile;      /* file of a folder profile; "" or NULL: the built-in */
 	const char *decision_log; /* path; "" or NULL: state_dir/decisions.jsonl; "off": none */

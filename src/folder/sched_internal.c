@@ -124,6 +124,22 @@ static void count_receipt(struct sched *sched, const struct store_receipt *recei
 		pool_count_receipt(sched->pool, receipt->node_id);
 }
 
+/* Neighbours are mostly of one transfer. */
+static void tell_merge(struct merge *merge, const struct store_receipt *receipts, size_t count)
+{
+	const char *last = "";
+
+	for (size_t i = 0; i < count; i++) {
+		const struct store_receipt *receipt = &receipts[i];
+
+		if (receipt->outcome != ERR_NONE || receipt->result != ERR_NONE ||
+		    strcmp(receipt->transfer_id, last) == 0)
+			continue;
+		last = receipt->transfer_id;
+		merge_ahead(merge, last);
+	}
+}
+
 static int take_receipts(struct sched_call *c, struct receipts *all)
 {
 	struct store *store = c->sched->store;
@@ -143,6 +159,7 @@ static int take_receipts(struct sched_call *c, struct receipts *all)
 		}
 		receipt_answer_write(&c->answer, code);
 	}
+	tell_merge(c->sched->merge, all->receipts, all->count);
 	return 0;
 }
 

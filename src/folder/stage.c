@@ -271,6 +271,16 @@ int stage_file(struct stage_cursor *cursor, struct str path, uint32_t mode, stru
 	return fd < 0 ? path_err(err, errno, "make the file", path) : fd;
 }
 
+int stage_unlink(struct stage_cursor *cursor, struct str path, struct err *err)
+{
+	char name[MANIFEST_NAME_MAX + 1];
+
+	int dir_fd = find_parent(cursor, path, name, err);
+	if (dir_fd < 0)
+		return dir_fd;
+	return unlinkat(dir_fd, name, 0) == 0 ? 0 : path_err(err, errno, "remove", path);
+}
+
 int stage_file_end(const struct stage *stage, int *fd, struct str path, uint32_t mode, int64_t mtime_ns,
 		   struct err *err)
 {

@@ -47,6 +47,8 @@ int stage_folder(struct stage *stage, struct stage_cursor *cursor, const struct 
 int stage_link(struct stage_cursor *cursor, const struct store_entry *entry, struct err *err);
 /* A new file, open for reading and writing. Refuses one that exists. */
 int stage_file(struct stage_cursor *cursor, struct str path, uint32_t mode, struct err *err);
+/* Removes what stands there; a folder does not go. */
+int stage_unlink(struct stage_cursor *cursor, struct str path, struct err *err);
 /* Mode and time, then closes; *fd becomes -1 in any case. */
 int stage_file_end(const struct stage *stage, int *fd, struct str path, uint32_t mode, int64_t mtime_ns,
 		   struct err *err);
