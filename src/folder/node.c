@@ -164,7 +164,7 @@ static int health_run(struct http_task *task)
 	json_c(&json, "diagnosis", diagnosis);
 	json_u64(&json, "chunks_written", counts.chunks_written);
 	json_u64(&json, "write_failures", counts.write_failures);
-	json_i64(&json, "server_time_us", clock_wall_us());
+	json_i64(&json, "server_time_us", node_clock_wall_us(&node->clock));
 	json_close(&json);
 	return 0;
 }
@@ -398,6 +398,13 @@ static int open_keys(struct node *node, const char *path, struct err *err)
 	return 0;
 }
 
+static int64_t told_time(const void *app)
+{
+	const struct node *node = app;
+
+	return node_clock_wall_us(&node->clock);
+}
+
 static int open_server(struct node *node, const struct node_conf *conf, struct err *err)
 {
 	struct http_options options = http_options_default;
@@ -418,6 +425,7 @@ static int open_server(struct node *node, const struct node_conf *conf, struct e
 	options.backend = (enum loop_backend)conf->loop;
 	options.connection_limit_count = CONNECTION_LIMIT;
 	options.body_limit_bytes = BODY_LIMIT_BYTES;
+	options.wall_us = told_time;
 	r = http_server_new(&options, &addr, routes, node, &node->server, err);
 	if (r < 0)
 		return r;
@@ -488,6 +496,13 @@ static void fill_report(void *owner, struct report *report)
 		report->disk_free_bytes = (int64_t)space.free_bytes;
 }
 
+static void take_time(void *owner, int64_t server_wall_us, int64_t round_trip_us)
+{
+	struct node *node = owner;
+
+	node_clock_feed(&node->clock, server_wall_us, round_trip_us, clock_wall_us());
+}
+
 static int open_report(struct node *node, const struct node_conf *conf, struct err *err)
 {
 	const struct node_report_options options = {
@@ -495,6 +510,7 @@ static int open_report(struct node *node, const struct node_conf *conf, struct e
 		.internal_key = node->internal_keys[0],
 		.self = node->self,
 		.fill = fill_report,
+		.take_time = take_time,
 		.owner = node,
 	};
 

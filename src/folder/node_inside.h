@@ -8,6 +8,7 @@
 #include "folder/courier.h"
 #include "folder/disk.h"
 #include "folder/node.h"
+#include "folder/node_clock.h"
 #include "folder/node_report.h"
 #include "folder/sweep.h"
 #include "plug/nonce.h"
@@ -23,6 +24,7 @@ struct node {
 	struct ticket_keys keys;
 	char internal_keys[COUNT_OF(((struct ticket_keys *)0)->keys)][NODE_HEX_KEY_SIZE];
 	int64_t clock_skew_us;
+	struct node_clock clock;
 	int lock_fd, data_lock_fd;
 	struct disk *disk;
 	struct work *work;

@@ -76,7 +76,7 @@ static void tell_attempt(const struct node_put *put, enum err_code outcome)
 
 	parcel->receipt = put->parcel.receipt;
 	parcel->receipt.outcome = outcome;
-	parcel->receipt.finished_wall_us = clock_wall_us();
+	parcel->receipt.finished_wall_us = node_clock_wall_us(&put->node->clock);
 	parcel->done = attempt_told;
 	courier_send(put->node->courier, parcel);
 }
@@ -103,7 +103,7 @@ static void answer_stored(struct node_put *put)
 	json_c(&json, "state", "stored");
 	json_c(&json, "node", put->node->id);
 	json_bool(&json, "is_repeat", put->is_repeat);
-	json_i64(&json, "server_time_us", clock_wall_us());
+	json_i64(&json, "server_time_us", node_clock_wall_us(&put->node->clock));
 	json_close(&json);
 	http_reply_json(put->call, 200, &body);
 	buf_fini(&body);
@@ -156,7 +156,7 @@ static void receipt_done(struct courier_parcel *parcel, struct loop *home UNUSED
 static void send_receipt(struct node_put *put)
 {
 	put->parcel.receipt.outcome = ERR_NONE;
-	put->parcel.receipt.finished_wall_us = clock_wall_us();
+	put->parcel.receipt.finished_wall_us = node_clock_wall_us(&put->node->clock);
 	put->parcel.done = receipt_done;
 	put->parcel.owner = put;
 	put->parcel.home = http_loop(put->call);
@@ -400,14 +400,14 @@ static void fill_receipt(struct node_put *put, const struct ticket *ticket)
 	copy_cut(http_header(put->call, "User-Agent"), receipt->user_agent, sizeof(receipt->user_agent));
 	disk_chunk_path(receipt->transfer_id, receipt->file_id, receipt->chunk_index, receipt->disk_path,
 			sizeof(receipt->disk_path));
-	receipt->started_wall_us = clock_wall_us();
+	receipt->started_wall_us = node_clock_wall_us(&put->node->clock);
 }
 
 /* Everything that can be said without the disk. */
 static int authorize(struct node_put *put, struct err *err)
 {
 	struct node *node = put->node;
-	const int64_t now_wall_us = clock_wall_us();
+	const int64_t now_wall_us = node_clock_wall_us(&node->clock);
 	struct store_receipt *receipt = &put->parcel.receipt;
 	struct ticket ticket;
 	struct str token;

@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include <jansson.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -20,6 +22,7 @@ struct node_report {
 	char url[URL_SIZE], key_header[128];
 	struct self *self;
 	void (*fill)(void *owner, struct report *report);
+	void (*take_time)(void *owner, int64_t server_wall_us, int64_t round_trip_us);
 	void *owner;
 	int64_t interval_us;
 	struct fetch *fetch;
@@ -31,6 +34,7 @@ struct node_report {
 	struct fetch_call call;
 	struct buf body;
 	struct report_message *message; /* large */
+	int64_t posted_us;
 	bool is_posting, is_away;
 };
 
@@ -43,12 +47,24 @@ static void note_away(struct node_report *report, const struct err *err)
 	report->is_away = err != NULL;
 }
 
+static void take_time(struct node_report *report, struct str answer)
+{
+	json_t *root = json_loadb(answer.data ? answer.data : "", answer.size, JSON_REJECT_DUPLICATES, NULL);
+	const json_t *time = json_object_get(root, "server_time_us");
+
+	if (report->take_time && json_is_integer(time))
+		report->take_time(report->owner, json_integer_value(time), clock_mono_us() - report->posted_us);
+	json_decref(root);
+}
+
 static void post_done(struct fetch *fetch UNUSED, struct fetch_call *call)
 {
 	struct node_report *report = call->owner;
 
 	report->is_posting = false;
 	note_away(report, call->err.code == ERR_NONE ? NULL : &call->err);
+	if (call->err.code == ERR_NONE)
+		take_time(report, buf_str(&call->answer));
 	buf_fini(&call->answer);
 }
 
@@ -78,6 +94,7 @@ static void post(struct node_report *report)
 	report->call.done = post_done;
 	report->call.owner = report;
 	report->is_posting = true;
+	report->posted_us = clock_mono_us();
 	fetch_start(report->fetch, &report->call);
 }
 
@@ -124,6 +141,7 @@ int node_report_start(const struct node_report_options *options, struct node_rep
 
 	report->self = options->self;
 	report->fill = options->fill;
+	report->take_time = options->take_time;
 	report->owner = options->owner;
 	report->interval_us = options->interval_us > 0 ? options->interval_us : REPORT_INTERVAL_US;
 	report->body = BUF_INIT(REPORT_BODY_MAX);

@@ -12,6 +12,8 @@ struct node_report_options {
 	struct self *self;        /* outlives it */
 	/* Adds what only the node knows, on the reporting thread. */
 	void (*fill)(void *owner, struct report *report);
+	/* The scheduler's time by its answer, and how long the call took; on the reporting thread. May be NULL. */
+	void (*take_time)(void *owner, int64_t server_wall_us, int64_t round_trip_us);
 	void *owner;
 	int64_t interval_us; /* 0: REPORT_INTERVAL_US */
 };

@@ -264,13 +264,15 @@ void http_reply_json(struct http_call *call, int status, struct buf *body)
 
 void call_answer_err(struct http_conn *conn, const struct err *err)
 {
+	const struct http_server *server = conn->thread->server;
 	struct buf body = BUF_INIT(ERR_BODY_MAX_BYTES);
 	int status = err_http_status(err->code);
 	if (conn->call.id[0] == '\0')
 		give_id(conn);
 	if (!conn->call.has_retry_after && (err_retry(err->code) == ERR_RETRY_SAME || status == 503 || status == 507))
 		http_reply_header(&conn->call, "Retry-After", "1");
-	json_err(&body, err, clock_wall_us(), conn->call.id);
+	json_err(&body, err, server->options.wall_us ? server->options.wall_us(server->app) : clock_wall_us(),
+		 conn->call.id);
 	reply_buf(conn, status, "application/json", &body);
 }
 

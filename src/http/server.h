@@ -31,7 +31,8 @@ struct http_options {
 	int64_t body_stall_timeout_us; /* no byte for that long: 408 and close */
 	uint64_t body_rate_min_bps; /* bytes per second, average after the first 10 s; slower: 408 and close; 0: off */
 	int64_t send_stall_timeout_us;
-	size_t body_buffer_bytes; /* a piece given to the sink is at most this; 256 KiB */
+	size_t body_buffer_bytes;            /* a piece given to the sink is at most this; 256 KiB */
+	int64_t (*wall_us)(const void *app); /* the time told in answers to failures; NULL: this machine's */
 };
 extern const struct http_options http_options_default;
 

@@ -17,8 +17,9 @@
 #include "http/server.h"
 #include "sys/fs.h"
 
-#define KEY         "00ff"
-#define INTERVAL_US (20 * MSEC_US)
+#define KEY            "00ff"
+#define INTERVAL_US    (20 * MSEC_US)
+#define SERVER_TIME_US 815
 
 static struct {
 	struct http_server *server;
@@ -34,6 +35,7 @@ static struct {
 static char dir[64];
 static struct self *self;
 static struct node_report *report;
+static atomic_int times_count;
 
 static int report_run(struct http_task *task)
 {
@@ -51,6 +53,8 @@ static int report_run(struct http_task *task)
 		pthread_cond_wait(&scheduler.changed, &scheduler.lock);
 	if (scheduler.is_refusing)
 		result = err_set(&task->err, ERR_STATE, "told to refuse");
+	else
+		buf_printf(&task->answer, "{\"server_time_us\":%d}", SERVER_TIME_US);
 	pthread_mutex_unlock(&scheduler.lock);
 	free(message);
 	return result;
@@ -121,6 +125,14 @@ static void fill(void *owner, struct report *to)
 	to->disk_free_bytes = 4711;
 }
 
+static void take_time(void *owner, int64_t server_wall_us, int64_t round_trip_us)
+{
+	(void)owner;
+	assert_int_equal(server_wall_us, SERVER_TIME_US);
+	assert_true(round_trip_us >= 0 && round_trip_us < 10 * SEC_US);
+	atomic_fetch_add(&times_count, 1);
+}
+
 static int start(const char *url, int64_t interval_us, struct err *err)
 {
 	const struct node_report_options options = {
@@ -128,6 +140,7 @@ static int start(const char *url, int64_t interval_us, struct err *err)
 		.internal_key = KEY,
 		.self = self,
 		.fill = fill,
+		.take_time = take_time,
 		.interval_us = interval_us,
 	};
 
@@ -183,6 +196,7 @@ static void they_go_on_and_tell_what_happened(void **state)
 	self_ended(self, 5000, true, true, clock_mono_us());
 	later = await(4);
 	assert_true(later->sequence > first->sequence);
+	assert_true(atomic_load(&times_count) >= 2);
 	assert_int_equal(later->report.started_wall_us, first->report.started_wall_us);
 	assert_int_equal(later->report.writes, 1);
 	assert_int_equal(later->report.write_failures, 1);
