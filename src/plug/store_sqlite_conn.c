@@ -14,11 +14,12 @@ static const char *const sql_texts[SQL_COUNT] = {
 
 int sql_fail(struct sql_conn *conn, struct err *err, const char *doing)
 {
-	int code = sqlite3_extended_errcode(conn->db);
+	const int code = sqlite3_extended_errcode(conn->db);
+	const int number = sqlite3_system_errno(conn->db);
 
-	if ((code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN)
-		err_sys(err, ERR_STORE, sqlite3_system_errno(conn->db), "%s: %s (SQLite %d)", doing,
-			sqlite3_errmsg(conn->db), code);
+	/* By the time SQLite asks for it, the system's word may be gone: "Success" is none. */
+	if (number != 0 && ((code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN))
+		err_sys(err, ERR_STORE, number, "%s: %s (SQLite %d)", doing, sqlite3_errmsg(conn->db), code);
 	else
 		err_set(err, ERR_STORE, "%s: %s (SQLite %d)", doing, sqlite3_errmsg(conn->db), code);
 	switch (code & 0xff) {

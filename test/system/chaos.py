@@ -108,11 +108,20 @@ class Chaos:
         self.notes.append(text)
         print(text, flush=True)
 
-    # Faults. `faults` keeps (from, to, role) in wall microseconds: what may have lost an answer.
+    # Faults. `faults` keeps [from, to, role] in wall microseconds: what may have lost an answer. It ends a second after the role serves again:
+    # what was in flight is noticed by then.
 
     def fault(self, role):
         self.faults.append([time.time_ns() // 1000, 2**62, role])
         return self.faults[-1]
+
+    def fault_over(self, fault):
+        fault[1] = min(fault[1], time.time_ns() // 1000 + 1_000_000)
+
+    def serves_again(self, role):
+        for fault in self.faults:
+            if fault[2] == role:
+                self.fault_over(fault)
 
     def kill_role(self, role, sendings):
         self.kills += 1
@@ -120,6 +129,8 @@ class Chaos:
             for sending in sendings:
                 if sending.client and self.round_rng.random() < 0.7:
                     sending.kill()
+                    # The next one may read its plan before the receipts of what the node had already are committed.
+                    self.fault_over(self.fault(role))
             return
         self.thaw(role)
         self.fault(role)
@@ -141,7 +152,7 @@ class Chaos:
         if key in self.frozen:
             _, send, fault = self.frozen.pop(key)
             send(signal.SIGCONT)
-            fault[1] = time.time_ns() // 1000 + 1_000_000
+            self.fault_over(fault)
 
     def script(self, rng):
         """[(pause before it, what, whom, how long it stays dead or frozen)]"""
@@ -176,8 +187,8 @@ class Chaos:
                 del back[role]
                 self.up.spawn(role)
             for role, process in self.up.procs.items():
-                if process.ready_pipe is not None and role not in self.frozen:
-                    self.up.serving(role)
+                if process.ready_pipe is not None and role not in self.frozen and self.up.serving(role):
+                    self.serves_again(role)
             if events and now >= due:
                 _, what, whom, stays = events.pop(0)
                 for role in ROLES if whom == "all" else [whom]:
@@ -199,6 +210,7 @@ class Chaos:
             self.up.spawn(role)
         for role in list(self.up.procs):
             wait_until(f"{role} serves", lambda: self.up.serving(role))
+            self.serves_again(role)
         for sending in sendings:
             self.check_end(number, sending)
         self.up.wait_nodes()
@@ -246,8 +258,8 @@ class Chaos:
         committed = {}
         for transfer, file_id, chunk, outcome, result, node, started, at in rows:
             key = (transfer, file_id, chunk)
-            if outcome == "stored" and result == "ok":
-                committed[key] = min(at, committed.get(key, (2**62,))[0]), started, node
+            if outcome == "stored" and result == "ok" and at < committed.get(key, (2**62,))[0]:
+                committed[key] = (at, started)
         again = 0
         for transfer, file_id, chunk, outcome, _, node, started, _ in rows:
             key = (transfer, file_id, chunk)
