@@ -6,15 +6,17 @@ CC ?= gcc
 VARIANT ?= release
 OUT := build/$(VARIANT)
 PREFIX ?= /usr/local
-FLOORS := base sys core wire plug http sim folder app
+FLOORS := base sys core wire plug http sim folder lib app
 
 PKGS := libcrypto libcurl jansson yaml-0.1 libxxhash libisal sqlite3 liburing
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror
-HARDENING := -fstack-protector-strong -fPIE -D_FORTIFY_SOURCE=2
+HARDENING := -fstack-protector-strong -D_FORTIFY_SOURCE=2
+# The same objects make the binary and the library. What is hidden is called directly, so the binary loses nothing by it.
+PIC := -fPIC -fvisibility=hidden
 PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
 PKG_LIBS = $(shell pkg-config --libs $(PKGS)) -lm
-CPPFLAGS_ALL = -Isrc -D_GNU_SOURCE $(PKG_CFLAGS)
-CFLAGS_ALL = -std=gnu17 -g $(WARNINGS) -pthread $(VARIANT_CFLAGS) $(CFLAGS)
+CPPFLAGS_ALL = -Isrc -Iinclude -D_GNU_SOURCE $(PKG_CFLAGS)
+CFLAGS_ALL = -std=gnu17 -g $(WARNINGS) -pthread $(PIC) $(VARIANT_CFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread -pie -Wl,-z,relro,-z,now $(VARIANT_LDFLAGS) $(LDFLAGS)
 
 ifeq ($(VARIANT),release)
@@ -28,14 +30,14 @@ else ifeq ($(VARIANT),clang)
 CC := clang
 VARIANT_CFLAGS := -O1 $(HARDENING)
 else ifeq ($(VARIANT),asan)
-VARIANT_CFLAGS := -O1 -fPIE -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+VARIANT_CFLAGS := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 VARIANT_LDFLAGS := -fsanitize=address,undefined
 else ifeq ($(VARIANT),tsan)
-VARIANT_CFLAGS := -O1 -fPIE -fno-omit-frame-pointer -fsanitize=thread
+VARIANT_CFLAGS := -O1 -fno-omit-frame-pointer -fsanitize=thread
 VARIANT_LDFLAGS := -fsanitize=thread
 else ifeq ($(VARIANT),fuzz)
 CC := clang
-VARIANT_CFLAGS := -O1 -fPIE -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link
+VARIANT_CFLAGS := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link
 VARIANT_LDFLAGS := -fsanitize=address,undefined
 else
 $(error VARIANT is one of release debug clang asan tsan fuzz)
@@ -54,13 +56,25 @@ FUZZ_TARGETS := $(patsubst fuzz/%.c,$(OUT)/fuzz/%,$(FUZZ_SOURCES))
 BENCH_SOURCES := $(wildcard bench/*.c)
 BENCH_BINARIES := $(patsubst bench/%.c,$(OUT)/bench/%,$(BENCH_SOURCES))
 
-.PHONY: all heng system-asan system-tsan scale deps deps-test deps-bench demo test chaos unit units replays lint asan tsan fuzz bench bench-folder install uninstall clean compile
+.PHONY: all heng lib system-asan system-tsan scale deps deps-test deps-bench demo test chaos unit units replays lint asan tsan fuzz bench bench-folder install uninstall clean compile
 all: heng
 heng: $(OUT)/heng
 	@ln -sfn $(OUT)/heng heng
 
 $(OUT)/heng: $(MAIN_OBJECT) $(LIB_OBJECTS)
 	$(Q)$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $^ $(PKG_LIBS)
+
+# The library: of the rooms below it only what it calls, so that it needs few others. Not optimised once more as a whole: the objects hold machine
+# code too, and what takes the time is in other libraries.
+LIBHENG := $(OUT)/libheng.so.1
+LIBHENG_INSIDE := $(filter-out $(OUT)/obj/app/% $(OUT)/obj/sim/% $(OUT)/obj/lib/%,$(LIB_OBJECTS))
+LIBHENG_FLAGS := -shared -fno-lto -Wl,-soname,libheng.so.1,-z,relro,-z,now,-z,defs,-z,nodelete,--as-needed
+lib: $(LIBHENG)
+$(OUT)/libheng-inside.a: $(LIBHENG_INSIDE)
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(LIBHENG): $(filter $(OUT)/obj/lib/%,$(LIB_OBJECTS)) $(OUT)/libheng-inside.a src/lib/heng.map
+	$(Q)$(CC) $(CFLAGS_ALL) -pthread $(VARIANT_LDFLAGS) $(LDFLAGS) $(LIBHENG_FLAGS) -Wl,--version-script=src/lib/heng.map -o $@ $(filter %.o %.a,$^) $(PKG_LIBS)
+	@ln -sfn libheng.so.1 $(OUT)/libheng.so
 $(OUT)/obj/%.o: src/%.c Makefile
 	@mkdir -p $(@D)
 	@echo "  CC $<"
@@ -152,17 +166,32 @@ $(OUT)/completions/heng: $(OUT)/heng
 	@mkdir -p $(@D)
 	$(Q)$(OUT)/heng help --completion >$@.part && mv $@.part $@
 
+VERSION := $(shell sed -n 's/^.define HENG_VERSION "\(.*\)"/\1/p' src/base/base.h)
+$(OUT)/heng.pc: src/lib/heng.pc.in Makefile src/base/base.h
+	@mkdir -p $(@D)
+	$(Q)sed 's|@VERSION@|$(VERSION)|' $< >$@.part && mv $@.part $@
+
 BIN_DIR = $(DESTDIR)$(PREFIX)/bin
+LIB_DIR = $(DESTDIR)$(PREFIX)/lib
+INCLUDE_DIR = $(DESTDIR)$(PREFIX)/include
 MAN_DIR = $(DESTDIR)$(PREFIX)/share/man/man1
+MAN3_DIR = $(DESTDIR)$(PREFIX)/share/man/man3
 COMPLETION_DIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-install: heng $(addprefix $(OUT)/man/,$(MAN_NAMES)) $(OUT)/completions/heng
+install: heng lib $(OUT)/heng.pc $(addprefix $(OUT)/man/,$(MAN_NAMES)) $(OUT)/completions/heng
 	install -D -m 0755 $(OUT)/heng "$(BIN_DIR)/heng"
-	install -d "$(MAN_DIR)" "$(COMPLETION_DIR)"
+	install -d "$(MAN_DIR)" "$(MAN3_DIR)" "$(COMPLETION_DIR)" "$(LIB_DIR)/pkgconfig" "$(INCLUDE_DIR)"
 	install -m 0644 $(addprefix $(OUT)/man/,$(MAN_NAMES)) "$(MAN_DIR)"
+	install -m 0644 man/libheng.3 "$(MAN3_DIR)/libheng.3"
 	install -m 0644 $(OUT)/completions/heng "$(COMPLETION_DIR)/heng"
+	install -m 0644 $(LIBHENG) "$(LIB_DIR)/libheng.so.1"
+	ln -sfn libheng.so.1 "$(LIB_DIR)/libheng.so"
+	install -m 0644 include/heng.h "$(INCLUDE_DIR)/heng.h"
+	sed 's|@PREFIX@|$(PREFIX)|' $(OUT)/heng.pc >"$(LIB_DIR)/pkgconfig/heng.pc"
+	chmod 0644 "$(LIB_DIR)/pkgconfig/heng.pc"
 # Files alone: the folders belong to everybody.
 uninstall:
 	rm -f "$(BIN_DIR)/heng" $(foreach name,$(MAN_NAMES),"$(MAN_DIR)/$(name)") "$(COMPLETION_DIR)/heng"
+	rm -f "$(LIB_DIR)/libheng.so" "$(LIB_DIR)/libheng.so.1" "$(LIB_DIR)/pkgconfig/heng.pc" "$(INCLUDE_DIR)/heng.h" "$(MAN3_DIR)/libheng.3"
 
 clean:
 	rm -rf build heng

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "folder/pull_impl.h"
 #include "sys/fs.h"
+#include "sys/quiet.h"
 
 #define TICK_US    (100 * MSEC_US)
 #define TEMP_NAME  ".heng-pull-XXXXXX"
@@ -199,7 +200,7 @@ static int start_threads(struct pull *pull, pthread_t *threads, unsigned *ret_co
 	unsigned wanted = pull->options->parallel > 0 ? pull->options->parallel : PULL_PARALLEL_DEFAULT;
 
 	for (*ret_count = 0; *ret_count < wanted && *ret_count < PULL_PARALLEL_MAX; (*ret_count)++) {
-		int number = pthread_create(&threads[*ret_count], NULL, pull_files, pull);
+		int number = quiet_thread(&threads[*ret_count], pull_files, pull);
 		if (number != 0)
 			return err_sys(err, ERR_SYSTEM, number, "cannot start a thread that fetches files");
 	}

@@ -56,6 +56,14 @@ static int set_name(struct push_options *options, const char *label, const char 
 	return 0;
 }
 
+static int set_state_dir(struct push_options *options, const char *label, const char *value, struct err *err)
+{
+	if (value[0] == '\0')
+		return err_set(err, ERR_USAGE, "%s is empty", label);
+	options->state_dir = value;
+	return 0;
+}
+
 static int set_parallel(struct push_options *options, const char *label, const char *value, struct err *err)
 {
 	uint64_t number;
@@ -177,10 +185,11 @@ static const struct option_row {
 	const char *name;
 	int (*set)(struct push_options *options, const char *label, const char *value, struct err *err);
 } ROWS[] = {
-	{ "name", set_name },       { "parallel", set_parallel },     { "priority", set_priority },
+	{ "name", set_name },           { "parallel", set_parallel },     { "priority", set_priority },
 	{ "give-up", set_give_up }, /* seconds without any acknowledgement */
-	{ "digest", set_digest },   { "links", set_links },           { "network", set_network },
-	{ "dry-run", set_dry_run }, { "chunk-size", set_chunk_size }, { "limit-rate", set_limit_rate },
+	{ "digest", set_digest },       { "links", set_links },           { "network", set_network },
+	{ "dry-run", set_dry_run },     { "chunk-size", set_chunk_size }, { "limit-rate", set_limit_rate },
+	{ "state-dir", set_state_dir }, /* the command takes its own from the environment */
 };
 
 static const struct option_row *find(const char *name)

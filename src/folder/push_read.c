@@ -9,6 +9,7 @@
 
 #include "folder/push_impl.h"
 #include "sys/fs.h"
+#include "sys/quiet.h"
 
 /* What is read at once: small enough to be hashed while it is still in the processor's cache. */
 #define READ_PIECE_BYTES    (256 * KIB)
@@ -528,7 +529,7 @@ int push_read_begin(struct push *push, struct err *err)
 	shared->object_tail = &shared->object_head;
 	shared->object_count = shared->planned_count = 0;
 	for (push->reader_count = 0; push->reader_count < PUSH_READERS; push->reader_count++) {
-		int r = pthread_create(&push->readers[push->reader_count], NULL, read_main, push);
+		int r = quiet_thread(&push->readers[push->reader_count], read_main, push);
 		if (r != 0 && push->reader_count == 0)
 			return err_sys(err, ERR_SYSTEM, r, "starting a thread that reads files");
 		if (r != 0)

@@ -25,6 +25,7 @@ static uint64_t read_back(const struct push_options *options, const char *name)
 		{ "dry-run", options->is_dry_run },
 		{ "chunk-size", options->chunk_bytes },
 		{ "limit-rate", options->limit_rate_bytes },
+		{ "state-dir", options->state_dir != NULL },
 	};
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		if (strcmp(rows[i].name, name) == 0)
@@ -81,6 +82,8 @@ static void test_values(void **state)
 		{ "chunk-size", "65535", -1 },
 		{ "chunk-size", "64MiB", 64 << 20 },
 		{ "chunk-size", "65MiB", -1 },
+		{ "state-dir", "", -1 },
+		{ "state-dir", "/x", 1 },
 		{ "limit-rate", "0", 0 },
 		{ "limit-rate", "1", -1 },
 		{ "limit-rate", "4KiB", 4096 },
