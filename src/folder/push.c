@@ -399,6 +399,8 @@ static int push_passes(struct push *push, struct err *err)
 	unsigned stuck_count = 0;
 	for (push->pass = 1;; push->pass++) {
 		int r = push_pass(push, err);
+		if (r == 0)
+			r = push_pending_await(push, err);
 		if (r < 0)
 			return r;
 		unsigned merge_return_count = push->merge_return_count;
@@ -478,6 +480,7 @@ static void push_fini(struct push *push)
 	free(push->shared.digested);
 	free(push->nodes);
 	free(push->source);
+	push_pending_fini(push);
 	buf_fini(&push->shared.digests);
 	fetch_free(&push->fetch);
 	fs_close(&push->root_fd);

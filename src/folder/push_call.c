@@ -243,23 +243,23 @@ static bool push_ask_may_repeat(enum err_code code)
 	       code != ERR_WAITING;
 }
 
-static int push_ask_wait(struct push *push, int64_t wait_us, const struct push_ask *ask, struct err *err)
+int push_wait(struct push *push, int64_t wait_us, const char *what, struct err *err)
 {
 	int64_t until_us = clock_mono_us() + wait_us;
 	for (int64_t now_us = clock_mono_us(); now_us < until_us; now_us = clock_mono_us()) {
 		if (push_is_interrupted(push))
-			return err_set(err, ERR_WAITING, "interrupted while %s", ask->what);
+			return err_set(err, ERR_WAITING, "interrupted while %s", what);
 		fetch_step(push->fetch, min_i64(until_us - now_us, PUSH_TICK_US));
 		push_tick(push, push->progress.phase, false);
 	}
 	return 0;
 }
 
-int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, struct err *err)
+int push_ask_body(struct push *push, const struct push_ask *ask, struct buf *ret_body, struct err *err)
 {
 	int64_t start_us = clock_mono_us();
 	struct fetch_call call;
-	*ret_root = NULL;
+	*ret_body = BUF_INIT(0);
 	for (unsigned try_count = 1;; try_count++) {
 		int r = push_ask_once(push, ask, &call, err);
 		if (r == 0)
@@ -281,15 +281,26 @@ int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, s
 		push->progress.waiting_for = push->waiting_text;
 		if (try_count == 1 && push->options->notice != NULL)
 			push->options->notice(push->options->owner, push->waiting_text);
-		r = push_ask_wait(push, push_retry_us(push, try_count, retry_after_us), ask, err);
+		r = push_wait(push, push_retry_us(push, try_count, retry_after_us), ask->what, err);
 		if (r < 0)
 			return r;
 	}
 	push->progress.waiting_for = NULL;
 	*err = ERR_INIT; /* earlier attempts have left theirs */
+	*ret_body = call.answer;
+	return 0;
+}
+
+int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, struct err *err)
+{
+	struct buf body;
+	*ret_root = NULL;
+	int r = push_ask_body(push, ask, &body, err);
+	if (r < 0)
+		return r;
 	json_error_t fault;
-	json_t *root = json_loadb(call.answer.data != NULL ? call.answer.data : "", call.answer.size, 0, &fault);
-	buf_fini(&call.answer);
+	json_t *root = json_loadb(body.data != NULL ? body.data : "", body.size, 0, &fault);
+	buf_fini(&body);
 	if (!json_is_object(root)) {
 		json_decref(root);
 		return err_set(err, ERR_PEER, "%s: the scheduler's answer is not a JSON object: %s", ask->what,

@@ -1,4 +1,4 @@
-/* Inside the push: one pushing thread that talks (push.c, push_buffers.c, push_call.c, push_plan.c, push_send.c) and a few reader threads that open, check,
+/* Inside the push: one pushing thread that talks (push.c, push_buffers.c, push_call.c, push_plan.c, push_send.c, push_pending.c) and a few reader threads that open, check,
  * read and hash files (push_read.c). They meet at struct push_shared only. */
 #ifndef HENG_FOLDER_PUSH_IMPL_H
 #define HENG_FOLDER_PUSH_IMPL_H
@@ -127,6 +127,17 @@ struct push_shared {
 	atomic_uint_fast64_t changed_count;
 };
 
+/* --- chunks that are durable on a node which could not tell the scheduler yet --- */
+#define PUSH_PENDING_MAX (1024 * 1024)
+struct push_pending_chunk {
+	uint64_t file_id, chunk_index;
+};
+struct push_pending {
+	struct push_pending_chunk *chunks;
+	size_t count, capacity;
+	unsigned broken_count; /* how often in a row patience ended without any news */
+};
+
 struct push_node {
 	char id[PUSH_NODE_ID_SIZE];
 	char addr[PUSH_ADDR_SIZE];      /* "" when not known */
@@ -199,6 +210,7 @@ struct push {
 	int64_t life_us;        /* the last sign of progress */
 	bool is_state_changed;  /* a node said that the transfer is not being uploaded any more */
 	struct err last_err;    /* of the last failed attempt, for people */
+	struct push_pending pending;
 
 	struct push_progress progress;
 	int64_t progress_told_us;
@@ -217,6 +229,10 @@ struct push_ask {
 };
 /* The answer's JSON object (caller decrefs), server time taken. Retries what may be retried until give_up_us. */
 int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, struct err *err);
+/* The same, with the answer as it came (caller buf_fini's it; empty after an error). */
+int push_ask_body(struct push *push, const struct push_ask *ask, struct buf *ret_body, struct err *err);
+/* Waits while calls go on; what: for people, "interrupted while ...". */
+int push_wait(struct push *push, int64_t wait_us, const char *what, struct err *err);
 void push_tick(struct push *push, const char *phase, bool is_now);
 bool push_is_interrupted(const struct push *push);
 int64_t push_backoff_us(struct push *push, unsigned try_count); /* full jitter, 100 ms doubling to 5 s */
@@ -262,6 +278,13 @@ int push_buffers_make(struct push *push, struct err *err); /* once for all passe
 void push_buffers_follow(struct push *push);               /* the pace may have moved */
 void push_chunk_release(struct push *push, struct push_chunk *chunk);
 void push_buffers_free(struct push *push);
+
+/* push_pending.c */
+void push_pending_add(struct push *push, const struct push_chunk *chunk);
+/* After a pass, before anything is asked for again: waits until the scheduler has heard of each, and takes out those whose node's word does not stand.
+ * Without any news for give_up_us they are given up, to be sent again; the second time in a row that is -ERR_INCOMPLETE. */
+int push_pending_await(struct push *push, struct err *err);
+void push_pending_fini(struct push *push);
 
 /* push_read.c */
 int push_read_begin(struct push *push, struct err *err);

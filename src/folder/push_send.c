@@ -71,7 +71,9 @@ static void send_wait(struct push *push, struct push_chunk *chunk, int64_t due_u
 	push->waiting_count++;
 }
 
-static void send_acknowledged(struct push *push, struct push_chunk *chunk, bool is_repeat, int64_t now_us)
+/* is_pending: stored, but the scheduler does not know it yet. */
+static void send_acknowledged(struct push *push, struct push_chunk *chunk, bool is_repeat, bool is_pending,
+			      int64_t now_us)
 {
 	struct push_node *node = &push->nodes[chunk->sent_to];
 	node->connect_failure_count = 0;
@@ -82,7 +84,10 @@ static void send_acknowledged(struct push *push, struct push_chunk *chunk, bool 
 	push->progress.bytes_done += chunk->size_bytes;
 	push->progress.chunks_sent += !is_repeat;
 	push->progress.waiting_for = NULL;
-	push->acked_count++;
+	if (is_pending)
+		push_pending_add(push, chunk);
+	else
+		push->acked_count++;
 	push->life_us = now_us;
 	push_budget_earn(&push->budget);
 	push_pace_acked(&push->pace, chunk->size_bytes, now_us - chunk->started_us, now_us);
@@ -323,15 +328,16 @@ static int send_returned(struct push *push, struct push_chunk *chunk, int64_t no
 {
 	if (chunk->phase == CHUNK_IS_ASKING)
 		return send_asked(push, chunk, now_us, err);
-	if (chunk->call.err.code == ERR_NONE && chunk->call.status == 200) {
+	if (chunk->call.err.code == ERR_NONE && (chunk->call.status == 200 || chunk->call.status == 202)) {
 		json_error_t fault;
 		json_t *root = json_loadb(chunk->call.answer.data != NULL ? chunk->call.answer.data : "",
 					  chunk->call.answer.size, 0, &fault);
-		bool is_stored = strcmp(push_json_text(root, "state"), "stored") == 0;
+		bool is_pending = chunk->call.status == 202;
+		bool is_stored = strcmp(push_json_text(root, "state"), is_pending ? "stored_pending" : "stored") == 0;
 		bool is_repeat = push_json_bool(root, "is_repeat");
 		json_decref(root);
 		if (is_stored) {
-			send_acknowledged(push, chunk, is_repeat, now_us);
+			send_acknowledged(push, chunk, is_repeat, is_pending, now_us);
 			return 0;
 		}
 	}
