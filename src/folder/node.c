@@ -45,6 +45,8 @@ const struct conf_row node_conf_rows[] = {
 	  .help = "how far clocks may differ" },
 	{ "sweep_interval", CONF_DURATION, FIELD(sweep_interval_us), 100 * MSEC_US, (int64_t)24 * 3600 * SEC_US, "60s",
 	  .help = "between two looks for files of transfers that are over" },
+	{ "receipt_journal", CONF_SIZE, FIELD(receipt_journal_bytes), .fallback = "64MiB",
+	  .help = "receipts kept in state_dir while the scheduler is away; 0: none" },
 	{ "threads", CONF_INT, FIELD(threads), 0, 256, "0", .help = "network threads; 0: one per core" },
 	{ "workers", CONF_INT, FIELD(workers), 1, 256, "16", .help = "threads for the disk" },
 	{ "loop", CONF_CHOICE, FIELD(loop), .fallback = "auto", .choices = "auto|io_uring|epoll",
@@ -164,6 +166,7 @@ static int health_run(struct http_task *task)
 	json_c(&json, "diagnosis", diagnosis);
 	json_u64(&json, "chunks_written", counts.chunks_written);
 	json_u64(&json, "write_failures", counts.write_failures);
+	json_u64(&json, "receipts_kept", courier_kept_count(node->courier));
 	json_i64(&json, "server_time_us", node_clock_wall_us(&node->clock));
 	json_close(&json);
 	return 0;
@@ -444,12 +447,21 @@ static int open_server(struct node *node, const struct node_conf *conf, struct e
 
 static int open_courier(struct node *node, const struct node_conf *conf, struct err *err)
 {
+	char journal_path[PATH_MAX];
 	struct courier_options options = {
 		.scheduler = conf->scheduler,
 		.internal_key = node->internal_keys[0],
 		.node.weight_milli = (uint32_t)conf->weight_milli,
+		.journal_path = journal_path,
+		.journal_limit_bytes = conf->receipt_journal_bytes,
+		.is_stored = node_kept_is_stored,
+		.refused = node_kept_refused,
+		.owner = node,
 	};
 
+	if (snprintf(journal_path, sizeof(journal_path), "%s/receipts.journal", conf->state_dir) >=
+	    (int)sizeof(journal_path))
+		return err_set(err, ERR_CONFIG, "state_dir is too long");
 	(void)snprintf(options.node.id, sizeof(options.node.id), "%s", node->id);
 	(void)snprintf(options.node.addr, sizeof(options.node.addr), "%s", node->addr_text);
 	(void)snprintf(options.node.incarnation, sizeof(options.node.incarnation), "%s", node->incarnation);

@@ -9,7 +9,7 @@ struct node_conf {
 	const char *node_id;   /* "": created once and kept in state_dir/node_id */
 	const char *listen;    /* "127.0.0.1:7081"; port 0 picks one */
 	const char *advertise; /* the address others use; "": the listening one */
-	const char *state_dir; /* node_id, incarnation, lock */
+	const char *state_dir; /* node_id, incarnation, receipts.journal, lock */
 	const char *data_dir;  /* "": state_dir */
 	const char *scheduler; /* URL */
 	const char *cluster_key_file;
@@ -19,6 +19,7 @@ struct node_conf {
 	int64_t free_floor_percent;
 	int64_t clock_skew_us;
 	int64_t sweep_interval_us;
+	uint64_t receipt_journal_bytes;
 	int64_t threads, workers;
 	int loop; /* enum loop_backend */
 	bool is_insecure;

@@ -1,4 +1,5 @@
-/* What node.c (the node's life and its small calls), node_identity.c (who it is) and node_put.c (taking chunks) share. */
+/* What node.c (the node's life and its small calls), node_identity.c (who it is), node_put.c (taking chunks) and node_kept.c
+ * (chunks whose receipts were kept while the scheduler was away) share. */
 #ifndef HENG_FOLDER_NODE_INSIDE_H
 #define HENG_FOLDER_NODE_INSIDE_H
 
@@ -44,6 +45,12 @@ struct node {
 
 /* PUT /api/v1/upload/chunk/:transfer/:file/:chunk */
 void node_put_begin(struct http_call *call, void *app);
+
+/* A stored chunk whose receipt the scheduler refused with `code`: will nobody ever ask for it? is_repeat: it was here before. (node_kept.c) */
+bool node_is_useless(enum err_code code, bool is_repeat);
+/* The courier's callbacks; owner: the node. */
+bool node_kept_is_stored(void *owner, const struct store_receipt *receipt);
+void node_kept_refused(void *owner, const struct store_receipt *receipt, bool is_repeat, enum err_code code);
 
 /* Reads id and incarnation from conf->state_dir, or makes them (node_identity.c). */
 int node_open_identity(struct node *node, const struct node_conf *conf, struct err *err);

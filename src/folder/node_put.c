@@ -93,19 +93,21 @@ static void fail(struct node_put *put)
 
 /* --- stored: the receipt, and what the scheduler says to it --- */
 
+/* 202 where the receipt is durable here and the scheduler will hear of it later: the client need not send the chunk again, only wait. */
 static void answer_stored(struct node_put *put)
 {
+	const bool is_kept = put->parcel.is_kept;
 	struct buf body = BUF_INIT(ANSWER_MAX);
 	struct json json;
 
 	json_init(&json, &body);
 	json_open(&json, NULL);
-	json_c(&json, "state", "stored");
+	json_c(&json, "state", is_kept ? "stored_pending" : "stored");
 	json_c(&json, "node", put->node->id);
 	json_bool(&json, "is_repeat", put->is_repeat);
 	json_i64(&json, "server_time_us", node_clock_wall_us(&put->node->clock));
 	json_close(&json);
-	http_reply_json(put->call, 200, &body);
+	http_reply_json(put->call, is_kept ? 202 : 200, &body);
 	buf_fini(&body);
 	put_free(put);
 }
@@ -127,29 +129,13 @@ static void remove_run(struct job *job)
 
 static void remove_done(struct job *job, struct loop *home UNUSED) { answer_refused(job->owner); }
 
-/* Refused for good and written just now: nobody will ever ask for these bytes. While merging, they may be what the merge is waiting for. */
-static bool is_useless(const struct node_put *put)
-{
-	switch (put->parcel.err.code) {
-	case ERR_NO_TRANSFER:
-		return true;
-	case ERR_NO_CHUNK:
-	case ERR_CHUNK_SIZE:
-	case ERR_STATE:
-	case ERR_DIGEST_CONFLICT:
-		return !put->is_repeat;
-	default:
-		return false;
-	}
-}
-
 static void receipt_done(struct courier_parcel *parcel, struct loop *home UNUSED)
 {
 	struct node_put *put = parcel->owner;
 
 	if (parcel->err.code == ERR_NONE)
 		answer_stored(put);
-	else if (!is_useless(put) || !put_submit(put, remove_run, remove_done))
+	else if (!node_is_useless(parcel->err.code, put->is_repeat) || !put_submit(put, remove_run, remove_done))
 		answer_refused(put);
 }
 
@@ -157,6 +143,7 @@ static void send_receipt(struct node_put *put)
 {
 	put->parcel.receipt.outcome = ERR_NONE;
 	put->parcel.receipt.finished_wall_us = node_clock_wall_us(&put->node->clock);
+	put->parcel.is_repeat = put->is_repeat;
 	put->parcel.done = receipt_done;
 	put->parcel.owner = put;
 	put->parcel.home = http_loop(put->call);

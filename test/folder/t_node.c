@@ -37,6 +37,7 @@ struct script {
 	enum err_code register_result; /* ERR_NONE: 200 */
 	struct store_receipt receipts[64];
 	size_t receipt_count, register_count;
+	bool is_answer_odd; /* to receipts: one line too many */
 	char finished[256]; /* the answer to the next sweeps */
 	char asked[256];    /* what the last one asked */
 	size_t sweep_count;
@@ -91,6 +92,8 @@ static int receipts_run(struct http_task *task)
 			script->receipts[script->receipt_count++] = receipt;
 		receipt_answer_write(&task->answer, receipt.outcome == ERR_NONE ? script->receipt_result : ERR_NONE);
 	}
+	if (script->is_answer_odd)
+		receipt_answer_write(&task->answer, ERR_NONE);
 	pthread_cond_broadcast(&script->changed);
 	pthread_mutex_unlock(&script->lock);
 	return r;
@@ -606,6 +609,175 @@ static void t_scheduler_down(void **state)
 	pthread_mutex_unlock(&world->script.lock);
 }
 
+/* With the journal on, from here. */
+static void keep_receipts(struct world *world, uint64_t limit_bytes)
+{
+	node_stop(&world->node);
+	world->conf.receipt_journal_bytes = limit_bytes;
+	node_up(world);
+}
+
+static unsigned long kept_count(struct world *world)
+{
+	struct buf answer;
+	unsigned long count;
+
+	assert_int_equal(internal_call(world, "GET", "/health", true, &answer), 200);
+	const char *at = strstr(buf_cstr(&answer), "\"receipts_kept\":");
+	assert_non_null(at);
+	count = strtoul(at + sizeof("\"receipts_kept\":") - 1, NULL, 10);
+	buf_fini(&answer);
+	return count;
+}
+
+static void await_kept(struct world *world, unsigned long count)
+{
+	const int64_t end_us = clock_mono_us() + 10 * SEC_US;
+
+	while (kept_count(world) != count)
+		if (clock_mono_us() > end_us)
+			fail_msg("%lu receipts are kept, not %lu", kept_count(world), count);
+}
+
+static void t_kept(void **state)
+{
+	struct world *world = *state;
+	struct attempt attempt = { .data = hello, .file_id = 1 };
+	struct attempt wrong = { .data = hello, .file_id = 9, .digest_of = "hello, chunK" };
+
+	keep_receipts(world, MIB);
+	scheduler_down(world);
+	for (uint64_t id = 1; id <= 3; id++) {
+		attempt.file_id = id;
+		assert_put(world, &attempt, 202, ERR_NONE);
+		assert_non_null(strstr(attempt.body, "\"state\":\"stored_pending\""));
+		assert_non_null(strstr(attempt.body, "\"is_repeat\":false"));
+		assert_stored(world, id, 0, true);
+	}
+	assert_put(world, &attempt, 202, ERR_NONE);
+	assert_non_null(strstr(attempt.body, "\"is_repeat\":true"));
+	assert_put(world, &wrong, 422, ERR_DIGEST_MISMATCH);
+	await_kept(world, 5);
+	/* They outlive the node. */
+	node_stop(&world->node);
+	node_up(world);
+	assert_int_equal(kept_count(world), 5);
+	assert_int_equal(receipt_count(world), 0);
+	/* Those kept are told first, in their order; then it is as ever. */
+	scheduler_up(world);
+	(void)await_receipt(world, ERR_DIGEST_MISMATCH);
+	await_kept(world, 0);
+	assert_int_equal(receipt_count(world), 5);
+	for (uint64_t i = 0; i < 3; i++)
+		assert_int_equal(world->script.receipts[i].file_id, i + 1);
+	assert_string_equal(world->script.receipts[0].user, "li");
+	attempt.file_id = 4;
+	assert_put(world, &attempt, 200, ERR_NONE);
+	node_stop(&world->node);
+	node_up(world);
+	assert_int_equal(kept_count(world), 0);
+}
+
+/* An answer that fits nothing is none: what it was about is kept, and told again. */
+static void t_kept_odd_answer(void **state)
+{
+	struct world *world = *state;
+	struct attempt attempt = { .data = hello, .file_id = 1 };
+
+	keep_receipts(world, MIB);
+	script_receipts(world, ERR_INTERNAL);
+	assert_put(world, &attempt, 500, ERR_INTERNAL);
+	pthread_mutex_lock(&world->script.lock);
+	world->script.is_answer_odd = true;
+	pthread_mutex_unlock(&world->script.lock);
+	assert_put(world, &attempt, 202, ERR_NONE);
+	assert_put(world, &attempt, 202, ERR_NONE);
+	pthread_mutex_lock(&world->script.lock);
+	world->script.is_answer_odd = false;
+	world->script.receipt_result = ERR_NONE;
+	pthread_mutex_unlock(&world->script.lock);
+	await_kept(world, 0);
+	assert_put(world, &attempt, 200, ERR_NONE);
+}
+
+/* What the scheduler says to a kept receipt has the consequence that it would have had at once. */
+static void t_kept_refused(void **state)
+{
+	struct world *world = *state;
+	static const struct {
+		enum err_code code;
+		bool is_kept;
+	} rows[] = {
+		{ ERR_NO_TRANSFER, false }, { ERR_MERGING, true },          { ERR_STATE, false },
+		{ ERR_NO_CHUNK, false },    { ERR_DIGEST_CONFLICT, false }, { ERR_BAD_REQUEST, true },
+		{ ERR_CHUNK_SIZE, false },
+	};
+
+	keep_receipts(world, MIB);
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct attempt attempt = { .data = hello, .file_id = i + 1 };
+
+		scheduler_down(world);
+		assert_put(world, &attempt, 202, ERR_NONE);
+		script_receipts(world, rows[i].code);
+		scheduler_up(world);
+		await_kept(world, 0);
+		/* The removal is a job of its own. */
+		const int64_t end_us = clock_mono_us() + 10 * SEC_US;
+		char relative[256], path[512];
+		disk_chunk_path(T, i + 1, 0, relative, sizeof(relative));
+		snprintf(path, sizeof(path), "%s/%s", world->path, relative);
+		while (!rows[i].is_kept && access(path, F_OK) == 0 && clock_mono_us() < end_us)
+			fetch_step(world->fetch, MSEC_US);
+		assert_stored(world, i + 1, 0, rows[i].is_kept);
+	}
+}
+
+/* A chunk that went away meanwhile is not spoken of. */
+static void t_kept_gone(void **state)
+{
+	struct world *world = *state;
+	struct attempt attempt = { .data = hello, .file_id = 1 };
+	struct buf answer;
+	char path[128];
+
+	keep_receipts(world, MIB);
+	scheduler_down(world);
+	assert_put(world, &attempt, 202, ERR_NONE);
+	attempt.file_id = 2;
+	assert_put(world, &attempt, 202, ERR_NONE);
+	snprintf(path, sizeof(path), "/internal/v1/chunk/%s/1/0", T);
+	assert_int_equal(internal_call(world, "DELETE", path, true, &answer), 200);
+	buf_fini(&answer);
+	scheduler_up(world);
+	await_kept(world, 0);
+	assert_int_equal(receipt_count(world), 1);
+	assert_int_equal(world->script.receipts[0].file_id, 2);
+}
+
+static void t_kept_full(void **state)
+{
+	struct world *world = *state;
+	struct attempt attempt = { .data = hello, .file_id = 1 };
+	unsigned kept = 0;
+
+	keep_receipts(world, 2 * KIB);
+	scheduler_down(world);
+	while (put(world, &attempt) == 202 && kept < 20) {
+		kept++;
+		attempt.file_id++;
+	}
+	assert_in_range(kept, 2, 10);
+	assert_int_equal(attempt.err.code, ERR_SCHEDULER_DOWN);
+	assert_int_equal(attempt.status, 503);
+	assert_non_null(strstr(attempt.err.text, "is full"));
+	assert_stored(world, attempt.file_id, 0, true);
+	scheduler_up(world);
+	await_kept(world, 0);
+	assert_put(world, &attempt, 200, ERR_NONE);
+	assert_non_null(strstr(attempt.body, "\"is_repeat\":true"));
+}
+
 static void t_scheduler_refuses(void **state)
 {
 	struct world *world = *state;
@@ -903,6 +1075,11 @@ int main(void)
 		NODE_TEST(t_truncated),
 		NODE_TEST(t_scheduler_down),
 		NODE_TEST(t_scheduler_refuses),
+		NODE_TEST(t_kept),
+		NODE_TEST(t_kept_odd_answer),
+		NODE_TEST(t_kept_refused),
+		NODE_TEST(t_kept_gone),
+		NODE_TEST(t_kept_full),
 		NODE_TEST(t_internal),
 		NODE_TEST(t_remove_chunk),
 		NODE_TEST(t_sweep),
