@@ -13,6 +13,8 @@
 const struct cmd_option cmd_push_options[] = {
 	CLIENT_OPTIONS,
 	{ "name", 'n', "BATCH", "name of the batch at the other end (the folder's own name)" },
+	{ "resume", 0, "TRANSFER",
+	  "go on with that transfer and no other; refused when the folder is not as it has it" },
 	{ "quiet", 'q', NULL, "say nothing but failures" },
 	{ "dry-run", 0, NULL, "scan and plan, send nothing" },
 	{ "parallel", 'p', "N", "chunks under way at once, 1 to 64 (as many as bring more)" },

@@ -47,6 +47,7 @@ ERR(STATE, 2010, NO, 409, "wrong_state")
 ERR(NODE_CONFLICT, 2011, NO, 409, "node_id_in_use")
 ERR(INCOMPLETE, 2012, SAME, 409, "incomplete")
 ERR(NO_NODE, 2013, NO, 404, "no_such_node")
+ERR(OTHER_FOLDER, 2014, NO, 409, "other_folder")
 
 ERR(NO_CHUNK, 2101, NO, 404, "no_such_chunk")
 ERR(CHUNK_SIZE, 2102, NO, 400, "chunk_size")

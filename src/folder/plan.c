@@ -73,6 +73,13 @@ int plan_scan(int manifest_fd, const struct manifest_limits *limits, struct plan
 	return parse_file(manifest_fd, limits, scan_entry, ret_facts, ret_facts, err);
 }
 
+int plan_scan_each(int manifest_fd, manifest_entry_fn *on_entry, void *owner, struct plan_facts *ret_facts,
+		   struct err *err)
+{
+	memset(ret_facts, 0, sizeof(*ret_facts));
+	return parse_file(manifest_fd, &manifest_limits_default, on_entry, owner, ret_facts, err);
+}
+
 /* --- keys --- */
 
 uint64_t plan_pack_bytes(uint64_t chunk_bytes) { return chunk_bytes / 8; }

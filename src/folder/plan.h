@@ -15,6 +15,9 @@ struct plan_facts {
 	char digest[33];
 };
 int plan_scan(int manifest_fd, const struct manifest_limits *limits, struct plan_facts *ret_facts, struct err *err);
+/* Each entry of a manifest to a callback, in order; a negative return stops. Of the facts only the sums of its text are filled. */
+int plan_scan_each(int manifest_fd, manifest_entry_fn *on_entry, void *owner, struct plan_facts *ret_facts,
+		   struct err *err);
 
 /* How small files are packed and large ones cut; pure, shared by tests. pack_bytes: files up to this size are packed (chunk_bytes / 8). A pack
  * holds consecutive small files (entries without bytes between them do not matter), is closed by a large file or when the next would pass

@@ -110,22 +110,48 @@ static void push_remember(struct push *push)
 }
 
 /* --- the transfer --- */
-static int push_create(struct push *push, struct push_result *result, struct err *err)
+static int push_create_url(const struct push *push, const char *name, char *target, size_t target_size, struct err *err)
 {
-	char batch[3 * sizeof(result->batch) + 1], url[PUSH_URL_SIZE + 3 * PATH_MAX], crc_header[64];
-	percent_encode(str_from(result->batch), false, batch, sizeof(batch));
-	int size = snprintf(url, sizeof(url), "%s/api/v1/transfers?batch=%s&digest=%s&source=%s&priority=%d%s",
-			    push->options->url, batch, digest_name(push->options->digest), push->source,
-			    push->options->priority, push->options->is_dry_run ? "&dry_run=1" : "");
+	const struct push_options *options = push->options;
+	char batch[3 * PUSH_BATCH_SIZE + 1];
+	/* A transfer that is named has its batch; one that is asked for by name as well must fit. */
+	bool is_batch_told = options->resume == NULL || options->batch.size > 0;
 	/* What was learnt is a wish: a transfer that is under way stays as it was cut. */
-	bool is_asked = push->options->chunk_bytes > 0;
-	uint64_t chunk_bytes = is_asked ? push->options->chunk_bytes : push->learnt.chunk_bytes;
-	if (chunk_bytes > 0 && size < (int)sizeof(url))
-		size += snprintf(url + size, sizeof(url) - (size_t)size, "&%s=%llu",
+	bool is_asked = options->chunk_bytes > 0;
+	uint64_t chunk_bytes = is_asked ? options->chunk_bytes : push->learnt.chunk_bytes;
+
+	percent_encode(is_batch_told ? str_from(name) : STR_NONE, false, batch, sizeof(batch));
+	int size = snprintf(target, target_size, "%s/api/v1/transfers?batch=%s&digest=%s&source=%s&priority=%d%s",
+			    options->url, batch, digest_name(options->digest), push->source, options->priority,
+			    options->is_dry_run ? "&dry_run=1" : "");
+	if (chunk_bytes > 0 && size < (int)target_size)
+		size += snprintf(target + size, target_size - (size_t)size, "&%s=%llu",
 				 is_asked ? "chunk_size" : "chunk_wish", (unsigned long long)chunk_bytes);
-	if (size >= (int)sizeof(url))
+	if (options->resume != NULL && size < (int)target_size)
+		size += snprintf(target + size, target_size - (size_t)size, "&resume=%s", options->resume);
+	if (size >= (int)target_size)
 		return err_set(err, ERR_LIMIT,
 			       "the names of the scheduler, the batch and the folder are too long together");
+	return 0;
+}
+
+/* Of a transfer that was named by its id. */
+static void push_take_batch(const json_t *root, char target[PUSH_BATCH_SIZE])
+{
+	struct str encoded = str_from(push_json_text(root, "batch_enc"));
+	char raw[3 * PUSH_BATCH_SIZE];
+	size_t size = 0;
+
+	if (encoded.size < sizeof(raw) && percent_decode(encoded, raw, sizeof(raw), &size))
+		(void)str_copy((struct str){ raw, size }, target, PUSH_BATCH_SIZE);
+}
+
+static int push_create(struct push *push, struct push_result *result, struct err *err)
+{
+	char url[PUSH_URL_SIZE + 3 * PATH_MAX], crc_header[64];
+	int r = push_create_url(push, result->batch, url, sizeof(url), err);
+	if (r < 0)
+		return r;
 	snprintf(crc_header, sizeof(crc_header), "X-Manifest-CRC32C: %08x", push->walk.crc32c);
 	push_tick(push, "plan", true);
 	struct push_ask ask = { .method = "POST",
@@ -136,10 +162,12 @@ static int push_create(struct push *push, struct push_result *result, struct err
 				.header = crc_header,
 				.stall_us = PUSH_PLANNING_STALL_US };
 	json_t *root;
-	int r = push_ask(push, &ask, &root, err);
+	r = push_ask(push, &ask, &root, err);
 	if (r < 0)
 		return r;
 	r = push_take_transfer(push, root, err);
+	if (r == 0 && push->options->resume != NULL)
+		push_take_batch(root, result->batch);
 	json_decref(root);
 	if (r < 0)
 		return r;
@@ -471,7 +499,9 @@ static void push_fill_result(struct push *push, int r, struct push_result *resul
 	result->is_resumable = is_created && push->state != PUSH_FAILED && err->code != ERR_INTEGRITY &&
 			       err->code != ERR_BATCH_EXISTS;
 	if (result->is_resumable && err->hint[0] == '\0')
-		err_hint(err, "the same heng push again continues where this stopped");
+		err_hint(err,
+			 "the same heng push again continues where this stopped, and so does heng push --resume %s",
+			 push->transfer_id);
 }
 
 static void push_fini(struct push *push)

@@ -10,6 +10,7 @@
 #include "folder/walk.h"
 
 #define PUSH_PARALLEL_MAX 64
+#define PUSH_BATCH_SIZE   256
 
 struct push_node_share {
 	char id[65];
@@ -52,13 +53,14 @@ struct push_options {
 	/* An entry that cannot be sent, or that changed while it was: raw path and why. */
 	void (*problem)(void *owner, struct str path, const char *reason);
 	void *owner;
+	const char *resume; /* the transfer to go on with, and no other; NULL: the one that fits, or a new one */
 	enum push_network network;
-	const char *
-		state_dir; /* where it is kept what pushes find out about networks; made when it is not there. NULL: nowhere */
+	/* Where it is kept what pushes find out about networks; made when it is not there. NULL: nowhere. */
+	const char *state_dir;
 };
 struct push_result {
 	char transfer_id[ULID_SIZE];
-	char batch[256];
+	char batch[PUSH_BATCH_SIZE];
 	char state[16]; /* the transfer's last known state; "" when there is no transfer yet */
 	char final_path[4608];
 	uint64_t files, bytes, chunks;

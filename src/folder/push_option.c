@@ -64,6 +64,14 @@ static int set_state_dir(struct push_options *options, const char *label, const 
 	return 0;
 }
 
+static int set_resume(struct push_options *options, const char *label, const char *value, struct err *err)
+{
+	if (!ulid_is_valid(value, strlen(value)))
+		return refuse(label, value, "not a transfer id (26 letters and digits)", err);
+	options->resume = value;
+	return 0;
+}
+
 static int set_parallel(struct push_options *options, const char *label, const char *value, struct err *err)
 {
 	uint64_t number;
@@ -185,11 +193,18 @@ static const struct option_row {
 	const char *name;
 	int (*set)(struct push_options *options, const char *label, const char *value, struct err *err);
 } ROWS[] = {
-	{ "name", set_name },           { "parallel", set_parallel },     { "priority", set_priority },
+	{ "name", set_name },
+	{ "resume", set_resume },
+	{ "parallel", set_parallel },
+	{ "priority", set_priority },
 	{ "give-up", set_give_up }, /* seconds without any acknowledgement */
-	{ "digest", set_digest },       { "links", set_links },           { "network", set_network },
-	{ "dry-run", set_dry_run },     { "chunk-size", set_chunk_size }, { "limit-rate", set_limit_rate },
-	{ "state-dir", set_state_dir }, /* the command takes its own from the environment */
+	{ "digest", set_digest },
+	{ "links", set_links },
+	{ "network", set_network },
+	{ "dry-run", set_dry_run },
+	{ "chunk-size", set_chunk_size },
+	{ "limit-rate", set_limit_rate }, /* bytes a second */
+	{ "state-dir", set_state_dir },   /* the command takes its own from the environment */
 };
 
 static const struct option_row *find(const char *name)

@@ -14,6 +14,7 @@
 #include "sys/fs.h"
 
 struct create {
+	char resume_id[ULID_SIZE]; /* "": whatever transfer it is */
 	char batch[STORE_BATCH_MAX + 1];
 	char source[512];
 	enum digest_kind digest;
@@ -54,7 +55,9 @@ static int parse_batch(struct sched_call *c, struct create *create)
 	struct str batch = { text, 0 };
 
 	if (!http_query(c->call, "batch", text, sizeof(text), &batch.size) || batch.size == 0)
-		return err_set(&c->err, ERR_BATCH_NAME, "the call names no batch, or one far too long");
+		return create->resume_id[0] != '\0'
+			       ? 0
+			       : err_set(&c->err, ERR_BATCH_NAME, "the call names no batch, or one far too long");
 	if (batch.size > STORE_BATCH_MAX)
 		return batch_name_fault(batch, &c->err, "is longer than 200 bytes");
 	if (batch.data[0] == '.')
@@ -67,6 +70,19 @@ static int parse_batch(struct sched_call *c, struct create *create)
 	}
 	MUST(str_copy(batch, create->batch, sizeof(create->batch)));
 	return 0;
+}
+
+static int parse_resume(struct sched_call *c, struct create *create)
+{
+	char text[64], shown[80];
+	size_t size = 0;
+
+	if (!http_query(c->call, "resume", text, sizeof(text), &size))
+		return 0;
+	if (ulid_is_valid(text, size) && str_copy((struct str){ text, size }, create->resume_id, ULID_SIZE))
+		return 0;
+	return err_set(&c->err, ERR_NO_TRANSFER, "there is no transfer '%s'",
+		       str_display((struct str){ text, size }, shown, sizeof(shown)));
 }
 
 /* A source too long to be kept whole is kept as its beginning and a hash: it is only ever compared. */
@@ -163,6 +179,8 @@ static int parse_all(struct sched_call *c, struct create *create)
 	if (!sched_may_write(c->user))
 		return err_set(&c->err, ERR_FORBIDDEN, "user '%s' is an auditor, who may look but not send",
 			       c->user->name);
+	if (result == 0)
+		result = parse_resume(c, create);
 	if (result == 0)
 		result = parse_batch(c, create);
 	if (result == 0)
@@ -364,6 +382,25 @@ static int run_plan(struct sched_call *c, const struct plan_facts *facts)
 	return result < 0 ? result : plan(c, facts);
 }
 
+static int run_resume(struct sched_call *c, const struct plan_facts *facts)
+{
+	const struct create *create = c->state;
+	const struct resume_ask ask = { .transfer_id = create->resume_id,
+					.batch = str_from(create->batch),
+					.digest = create->digest,
+					.chunk_bytes = create->chunk_bytes,
+					.manifest_fd = create->fd,
+					.facts = facts };
+	struct store_transfer transfer;
+	int result = sched_resume(c, &ask, &transfer);
+
+	if (result < 0)
+		return result;
+	if (create->is_dry_run)
+		transfer.id[0] = '\0';
+	return answer(c, &transfer, true);
+}
+
 static int run_create(struct sched_call *c)
 {
 	struct create *create = c->state;
@@ -377,7 +414,7 @@ static int run_create(struct sched_call *c)
 			       create->crc32c, create->told_crc32c);
 	result = plan_scan(create->fd, &manifest_limits_default, &facts, &c->err);
 	if (result == 0)
-		result = run_plan(c, &facts);
+		result = create->resume_id[0] != '\0' ? run_resume(c, &facts) : run_plan(c, &facts);
 	if (result == -ERR_NO_SPACE)
 		c->retry_after_us = SCHED_NO_SPACE_RETRY_US;
 	/* Here rather than in drop: giving back a large file's blocks takes a while, which no loop should wait for. */

@@ -122,6 +122,19 @@ int sched_answer_transfer(struct sched_call *c, const struct store_transfer *tra
 /* A decimal query argument; fallback when it is absent. */
 int sched_query_u64(struct sched_call *c, const char *name, uint64_t fallback, uint64_t *ret_value);
 
+/* --- one transfer, to go on with (sched_resume.c) --- */
+struct resume_ask {
+	const char *transfer_id;
+	struct str batch; /* empty: whatever it is */
+	enum digest_kind digest;
+	uint64_t chunk_bytes; /* 0: whatever it is */
+	int manifest_fd;
+	const struct plan_facts *facts;
+};
+/* The caller's own, not at its end, and of the same folder; else -ERR_NO_TRANSFER, -ERR_STATE or -ERR_OTHER_FOLDER, which names the first entries
+ * that differ. */
+int sched_resume(struct sched_call *c, const struct resume_ask *ask, struct store_transfer *ret_transfer);
+
 /* --- the profile, and the log of what is decided by it (sched_decisions.c) --- */
 int sched_load_profile(struct sched *sched, const char *path, struct err *err);
 int sched_open_decisions(struct sched *sched, const struct sched_conf *conf, struct err *err);

@@ -16,6 +16,7 @@ static uint64_t read_back(const struct push_options *options, const char *name)
 		uint64_t value;
 	} rows[] = {
 		{ "name", options->batch.size },
+		{ "resume", options->resume != NULL },
 		{ "parallel", options->parallel },
 		{ "priority", (uint64_t)options->priority },
 		{ "give-up", (uint64_t)(options->give_up_us / SEC_US) },
@@ -44,6 +45,10 @@ static void test_values(void **state)
 	} rows[] = {
 		{ "name", "", -1 },
 		{ "name", "x", 1 },
+		{ "resume", "01ARZ3NDEKTSV4RRFFQ69G5FAV", 1 },
+		{ "resume", "01ARZ3NDEKTSV4RRFFQ69G5FA", -1 },
+		{ "resume", "../../../../../etc/passwd1", -1 },
+		{ "resume", "", -1 },
 		{ "network", "lan", PUSH_NETWORK_LAN },
 		{ "network", "wan", PUSH_NETWORK_WAN },
 		{ "network", "auto", PUSH_NETWORK_AUTO },
