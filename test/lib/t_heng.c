@@ -1,3 +1,4 @@
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -213,6 +214,55 @@ static void test_failing_calls(void **state)
 	heng_op_free(op);
 }
 
+struct many {
+	struct heng_client *client;
+	struct heng_op *op;
+	int result;
+};
+
+static void *ask_and_push(void *owner)
+{
+	struct many *many = owner;
+	struct heng_error *error = NULL;
+
+	/* Its own handle first: the client's holders come and go in all threads. */
+	struct heng_op *own = heng_op_new(many->client);
+	assert_int_equal(heng_op_set(own, "parallel", "1", NULL), HENG_DONE);
+	assert_int_equal(heng_status(own, good_id, &error), HENG_INCOMPLETE);
+	heng_error_free(error);
+	heng_op_free(own);
+	/* Nobody is there, so it tries again until somebody stops it. */
+	assert_int_equal(heng_op_set(many->op, "give-up", "600", NULL), HENG_DONE);
+	many->result = heng_push(many->op, "test/lib", &error);
+	if (strcmp(heng_error_word(error), "waiting") != 0)
+		many->result = HENG_FAULT;
+	heng_error_free(error);
+	return NULL;
+}
+
+static void test_many_threads(void **state)
+{
+	(void)state;
+	struct many many[3];
+	pthread_t threads[COUNT_OF(many)];
+	struct heng_client *client;
+
+	assert_int_equal(heng_client_new(&client, good_url, "key", NULL), HENG_DONE);
+	for (size_t i = 0; i < COUNT_OF(many); i++) {
+		many[i] = (struct many){ .client = client, .op = heng_op_new(client) };
+		assert_int_equal(pthread_create(&threads[i], NULL, ask_and_push, &many[i]), 0);
+	}
+	/* Stopped before, during or after its scan: the result is the same. */
+	for (size_t i = 0; i < COUNT_OF(many); i++)
+		heng_stop(many[i].op);
+	for (size_t i = 0; i < COUNT_OF(many); i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(many[i].result, HENG_INCOMPLETE);
+		heng_op_free(many[i].op);
+	}
+	heng_client_free(client);
+}
+
 static void test_version(void **state)
 {
 	(void)state;
@@ -225,7 +275,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_clients),       cmocka_unit_test(test_nothing_is_taken_for_something),
 		cmocka_unit_test(test_options),       cmocka_unit_test(test_facts),
-		cmocka_unit_test(test_failing_calls), cmocka_unit_test(test_version),
+		cmocka_unit_test(test_failing_calls), cmocka_unit_test(test_many_threads),
+		cmocka_unit_test(test_version),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
