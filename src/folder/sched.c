@@ -267,6 +267,7 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	sched = must_zalloc(1, sizeof(*sched));
 	sched->lock_fd = sched->final_fd = -1;
 	pthread_mutex_init(&sched->claim_lock, NULL);
+	pulled_init(&sched->pulled);
 	sched->state_dir = must_strdup(conf->state_dir);
 	sched->spool_dir = path_or(NULL, conf->state_dir, "spool");
 	sched->staging_dir = path_or(conf->staging_dir, conf->state_dir, "staging");
@@ -319,6 +320,7 @@ void sched_stop(struct sched **sched_ref)
 	fs_close(&sched->lock_fd);
 	sched_auth_wipe(sched);
 	pthread_mutex_destroy(&sched->claim_lock);
+	pulled_fini(&sched->pulled);
 	free(sched->state_dir);
 	free(sched->spool_dir);
 	free(sched->staging_dir);

@@ -9,6 +9,7 @@
 #include "folder/merge.h"
 #include "folder/plan.h"
 #include "folder/pool.h"
+#include "folder/pulled.h"
 #include "folder/sched.h"
 #include "plug/store.h"
 #include "sys/logfile.h"
@@ -63,6 +64,7 @@ struct sched {
 	int64_t ticket_life_us, probe_interval_us;
 	pthread_mutex_t claim_lock; /* protects claims */
 	struct sched_claim claims[SCHED_PLANNERS];
+	struct pulled pulled;
 };
 
 /* --- one call (sched_call.c) --- the body's pieces and then the call itself run as jobs; the answer is given on the call's loop. */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "folder/walk.h"
 #include "sys/fs.h"
 #include "wire/manifest.h"
@@ -88,6 +89,29 @@ static int give_file(struct sched_call *c, int fd, uint64_t size)
 	return 0;
 }
 
+/* --- the audit: who has got what --- */
+
+/* Durable before the first byte leaves. */
+static int record(struct sched_call *c, const struct pulled_who *who, const char *what)
+{
+	struct store *store = c->sched->store;
+	char detail[sizeof(who->host) + sizeof("from ")];
+	const struct store_audit row = { .at_wall_us = clock_wall_us(),
+					 .kind = "pulled",
+					 .transfer_id = who->transfer_id,
+					 .user = who->user,
+					 .outcome = what,
+					 .detail = detail };
+
+	snprintf(detail, sizeof(detail), "from %s", who->host);
+	int result = store->ops->audit(store, &row, &c->err);
+	if (result == 0)
+		return 0;
+	/* Nothing was given; the next request is to be recorded. */
+	pulled_ends(&c->sched->pulled, who);
+	return err_wrap(&c->err, "recording who fetches transfer %s", who->transfer_id);
+}
+
 /* --- the manifest --- */
 
 static int run_manifest(struct sched_call *c)
@@ -105,6 +129,14 @@ static int run_manifest(struct sched_call *c)
 		int saved_errno = errno;
 		fs_close(&fd);
 		return err_sys(&c->err, ERR_SYSTEM, saved_errno, "cannot look at the manifest");
+	}
+	struct pulled_who who;
+	pulled_who_set(&who, transfer.id, c->user->name, http_peer(c->call));
+	pulled_ends(&c->sched->pulled, &who);
+	result = record(c, &who, "manifest");
+	if (result < 0) {
+		fs_close(&fd);
+		return result;
 	}
 	c->type = "text/plain; charset=us-ascii";
 	return give_file(c, fd, (uint64_t)st.st_size);
@@ -200,6 +232,14 @@ static int run_file(struct sched_call *c)
 	int fd = open_file(c, batch_fd, &wanted);
 	if (fd < 0)
 		return fd;
+	struct pulled_who who;
+	pulled_who_set(&who, transfer.id, c->user->name, http_peer(c->call));
+	if (pulled_begins(&c->sched->pulled, &who, clock_mono_us()))
+		result = record(c, &who, "files");
+	if (result < 0) {
+		fs_close(&fd);
+		return result;
+	}
 	c->type = "application/octet-stream";
 	return give_file(c, fd, wanted.size_bytes);
 }

@@ -103,7 +103,7 @@ struct store_receipt {
 
 struct store_audit {
 	int64_t at_wall_us;
-	const char *kind; /* "state", "chunk", "refused", "removed", "alert", "operator" */
+	const char *kind; /* "state", "chunk", "refused", "removed", "alert", "operator", "pulled" */
 	const char *transfer_id, *user, *node_id, *outcome, *detail; /* NULL allowed */
 	uint64_t file_id, chunk_index;
 };
