@@ -199,6 +199,10 @@ void merge_target_free(struct merge_target **target);
 int merge_target_begin(struct merge_target *target, const struct store_object *object, struct err *err);
 /* Bytes of the object at an offset; a pack takes them in order only. */
 int merge_target_feed(struct merge_target *target, uint64_t offset, struct str piece, struct err *err);
+/* A whole chunk from a file that holds just that, by sharing its blocks: nothing is copied. False: it can not be, or not here; feed it then. What was
+ * cloned is hashed by pieces in order, read from that file while it is in the page cache, or by catch_up. */
+bool merge_target_clone(struct merge_target *target, int fd, uint64_t offset, uint64_t size_bytes);
+void merge_target_hash(struct merge_target *target, uint64_t offset, struct str piece);
 /* How far everything is hashed. Bytes are there (written, not hashed yet) up to `end`: hashes them. */
 uint64_t merge_target_frontier(const struct merge_target *target);
 int merge_target_catch_up(struct merge_target *target, uint64_t end, struct err *err);

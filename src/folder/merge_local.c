@@ -65,10 +65,15 @@ int merge_local_copy(struct merge_target *target, int fd, uint64_t offset, uint6
 		     struct err *err)
 {
 	char *piece = must_alloc(PIECE_BYTES);
+	/* Every byte is read in any case, as only a digest of what is there now proves that nothing rotted since its node had it: so a copy by the
+	 * kernel (copy_file_range) spares one of two copies and reads the page cache twice, which came to nothing on ext4 (docs/performance.md).
+	 * Shared blocks spare the write. A hard link would too, but mode, time and attributes are the file's, not the name's, and until the
+	 * transfer is completed the node's chunk must stay as the node made it. */
+	const bool is_cloned = merge_target_clone(target, fd, offset, size_bytes);
 	uint64_t done = 0;
 	int result = 0;
 
-	while (done < size_bytes && result == 0) {
+	while (done < size_bytes && result == 0 && (!is_cloned || merge_target_frontier(target) == offset + done)) {
 		size_t want = size_bytes - done < PIECE_BYTES ? (size_t)(size_bytes - done) : PIECE_BYTES;
 		ssize_t got = pread(fd, piece, want, (off_t)done);
 		if (got < 0 && errno == EINTR)
@@ -76,10 +81,15 @@ int merge_local_copy(struct merge_target *target, int fd, uint64_t offset, uint6
 		/* Unreadable or short: the caller asks the node for the rest, which will say what is wrong. */
 		if (got <= 0)
 			break;
-		result = merge_target_feed(target, offset + done, (struct str){ piece, (size_t)got }, err);
+		struct str now = { piece, (size_t)got };
+		if (is_cloned)
+			merge_target_hash(target, offset + done, now);
+		else
+			result = merge_target_feed(target, offset + done, now, err);
 		done += (uint64_t)got;
 	}
 	free(piece);
-	*ret_bytes = done;
+	/* What is cloned is there, also when it is not hashed yet: out of turn, or as it could not be read here. Then it is read back. */
+	*ret_bytes = is_cloned ? size_bytes : done;
 	return result;
 }

@@ -38,6 +38,7 @@ struct merge_target {
 	struct buf paths;
 	/* the open file */
 	bool is_open;
+	bool is_sized; /* it is as long as it will be */
 	struct part file;
 	int fd;
 	uint64_t written_back;
@@ -175,6 +176,7 @@ static int open_next(struct merge_target *target, struct err *err)
 	if (result < 0)
 		return result;
 	target->is_open = true;
+	target->is_sized = false;
 	target->written_back = 0;
 	digest_restart(target->digest);
 	return 0;
@@ -215,8 +217,14 @@ static int close_file(struct merge_target *target, struct err *err)
 static int write_file(struct merge_target *target, uint64_t object_offset, struct str piece, struct err *err)
 {
 	uint64_t offset = object_offset - target->file.object_offset;
+	bool ends_in_hole = false;
 
-	int result = fs_write_all(target->fd, piece.data, piece.size, (int64_t)offset, err);
+	/* No byte is written twice into one file, so blocks of zeros may stay out. Who reads back must not meet its end too soon. */
+	int result = fs_write_sparse(target->fd, piece.data, piece.size, (int64_t)offset, &ends_in_hole, err);
+	if (result == 0 && ends_in_hole && !target->is_sized) {
+		result = fs_set_size(target->fd, target->file.size_bytes, err);
+		target->is_sized = result == 0;
+	}
 	if (result < 0) {
 		char shown[WHY_DISPLAY_SIZE];
 		return err_wrap(err, "while writing '%s' into staging",
@@ -286,12 +294,25 @@ int merge_target_feed(struct merge_target *target, uint64_t offset, struct str p
 		return feed_pack(target, piece, err);
 	}
 	int result = write_file(target, offset, piece, err);
-	if (result < 0 || offset != target->frontier)
-		return result;
+	if (result == 0)
+		merge_target_hash(target, offset, piece);
+	return result;
+}
+
+void merge_target_hash(struct merge_target *target, uint64_t offset, struct str piece)
+{
+	if (offset != target->frontier)
+		return;
 	digest_feed(target->digest, piece.data, piece.size);
 	target->frontier += piece.size;
 	start_write_back(target);
-	return 0;
+}
+
+bool merge_target_clone(struct merge_target *target, int fd, uint64_t offset, uint64_t size_bytes)
+{
+	/* Files in a pack do not begin where blocks do. */
+	return !target->object.is_pack &&
+	       fs_clone_range(fd, 0, size_bytes, target->fd, (int64_t)(offset - target->file.object_offset));
 }
 
 uint64_t merge_target_frontier(const struct merge_target *target) { return target->frontier; }

@@ -359,9 +359,12 @@ static enum outcome fill_window(struct pull *pull)
 		if (outcome != OUTCOME_GOING)
 			return outcome;
 	}
-	for (unsigned i = 0; i < pull->window_count && outcome == OUTCOME_GOING; i++)
-		if (pull->calls[i].state == CALL_WAITING)
-			outcome = try_start(pull, &pull->calls[i]);
+	/* The oldest first: what is read on this machine is there at once, and hashed on the way when it is the next. */
+	for (unsigned i = 0; i < pull->window_count && outcome == OUTCOME_GOING; i++) {
+		struct pull_call *place = &pull->calls[(pull->rows_seen + i) % pull->window_count];
+		if (place->state == CALL_WAITING)
+			outcome = try_start(pull, place);
+	}
 	return outcome;
 }
 

@@ -36,6 +36,10 @@ int fs_replace_file(const char *path, struct str data, mode_t mode, struct err *
 /* A file without a name, in $TMPDIR, /tmp or $XDG_RUNTIME_DIR: it vanishes with the process, whatever happens to it. Returns fd. */
 int fs_temp_file(struct err *err);
 
+/* So many bytes of one file become a part of another by sharing their blocks, where the file system can (XFS with reflink, btrfs, bcachefs): both
+ * offsets at whole blocks, the size too unless it ends its file. False: it can not. */
+bool fs_clone_range(int from_fd, int64_t from_offset, uint64_t size, int to_fd, int64_t to_offset);
+
 int fs_sync_data(int fd, const char *what,
 		 struct err *err); /* fdatasync; after a failure the file's state is unknown */
 int fs_sync_dir(int dir_fd, const char *what, struct err *err);

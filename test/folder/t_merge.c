@@ -153,6 +153,34 @@ static void test_local_but_another_file(void **state)
 	assert_int_equal(atomic_load(&world->nodes[1].get_count), 0);
 }
 
+/* Blocks of zeros are not written, whichever way they come, and a file that ends in them is as long as it was. */
+static void holes(struct world *world)
+{
+	struct stat st;
+
+	int fd = openat(world->source_fd, "holes", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "x", 1, 3 * WORLD_CHUNK_BYTES + 5), 1);
+	assert_int_equal(ftruncate(fd, 6 * WORLD_CHUNK_BYTES + 7), 0);
+	close(fd);
+	world_send(world, "batch");
+	world_merge_start(world);
+	world_assert_completed(world);
+	assert_int_equal(fstatat(world->final_fd, "batch/holes", &st, 0), 0);
+	assert_true(st.st_blocks * 512 <= WORLD_CHUNK_BYTES / 2);
+}
+
+static void test_holes(void **state) { holes(*state); }
+
+static void test_holes_local(void **state)
+{
+	struct world *world = *state;
+
+	atomic_store(&world->nodes[0].place, WORLD_PLACE_TRUE);
+	atomic_store(&world->nodes[1].place, WORLD_PLACE_TRUE);
+	holes(world);
+}
+
 static void test_no_bytes(void **state)
 {
 	struct world *world = *state;
@@ -739,6 +767,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_local, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_local_but_another_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_local_wrong_chunk, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_holes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_holes_local, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_bytes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_small, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_broken_answers, setup, teardown),

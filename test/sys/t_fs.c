@@ -386,6 +386,31 @@ static void test_remove_tree(void **state)
 	assert_int_equal(fs_remove_tree(root_fd, "kept/precious/x", &err), -ERR_SYSTEM);
 }
 
+/* Where blocks cannot be shared nothing is touched; where they can, the bytes are the same and the two files lead their own lives. */
+static void test_clone(void **state)
+{
+	(void)state;
+	char data[3 * FS_BLOCK_BYTES], got[sizeof(data)];
+	size_t size = 0;
+
+	memset(data, 'a', sizeof(data));
+	memset(data + FS_BLOCK_BYTES, 'b', FS_BLOCK_BYTES);
+	AUTO(fs_close) int from_fd = fs_open_beneath(root_fd, "from", O_RDWR | O_CREAT, 0600, NULL);
+	AUTO(fs_close) int to_fd = fs_open_beneath(root_fd, "to", O_RDWR | O_CREAT, 0600, NULL);
+	assert_int_equal(fs_write_all(from_fd, data, sizeof(data), 0, NULL), 0);
+	assert_false(fs_clone_range(from_fd, 0, 0, to_fd, 0));
+	assert_false(fs_clone_range(from_fd, 0, 5, to_fd, 0));
+	bool is_cloned = fs_clone_range(from_fd, 0, 2 * FS_BLOCK_BYTES, to_fd, FS_BLOCK_BYTES);
+	assert_int_equal(fs_read_all(to_fd, got, sizeof(got), 0, &size, NULL), 0);
+	assert_int_equal(size, is_cloned ? sizeof(data) : 0);
+	if (!is_cloned)
+		return;
+	assert_memory_equal(got + FS_BLOCK_BYTES, data, 2 * FS_BLOCK_BYTES);
+	assert_int_equal(fs_write_all(to_fd, "c", 1, FS_BLOCK_BYTES, NULL), 0);
+	assert_int_equal(fs_read_all(from_fd, got, sizeof(got), 0, &size, NULL), 0);
+	assert_memory_equal(got, data, sizeof(data));
+}
+
 static void test_space(void **state)
 {
 	struct err err = ERR_INIT;
@@ -505,6 +530,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_rename, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_remove_tree, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_space, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_clone, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lock, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_check_dir, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_read_only_and_full, setup, teardown),
