@@ -66,7 +66,8 @@ struct store_entry {
 };
 
 struct store_object {
-	uint64_t file_id; /* 1.. in manifest order */
+	uint64_t
+		file_id; /* 1.. in manifest order; those of revisions come after, each revision's in manifest order again */
 	bool is_pack;
 	/* The entries from which its bytes come, in order; entries between without bytes do not matter. */
 	uint64_t first_seq, last_seq;
@@ -103,7 +104,7 @@ struct store_receipt {
 
 struct store_audit {
 	int64_t at_wall_us;
-	const char *kind; /* "state", "chunk", "refused", "removed", "alert", "operator", "pulled" */
+	const char *kind; /* "state", "chunk", "refused", "removed", "revised", "alert", "operator", "pulled" */
 	const char *transfer_id, *user, *node_id, *outcome, *detail; /* NULL allowed */
 	uint64_t file_id, chunk_index;
 };
@@ -147,6 +148,17 @@ struct store_ops {
 	int (*plan_chunk)(struct store_plan *plan, const struct store_chunk *chunk, struct err *err);
 	int (*plan_commit)(struct store_plan **plan, const struct store_transfer *transfer, struct err *err);
 	void (*plan_abort)(struct store_plan **plan);
+
+	/* Revising the plan of a transfer that is being uploaded: one transaction again, from revise_begin to revise_commit, or plan_abort. begin fails
+	 * with -ERR_VERSION_CONFLICT when the transfer is not as it was read any more, and says which file id is free: ids are given once, so that
+	 * what nodes have of a dropped object can never be taken for what replaces it. drop takes an object out with its chunks, whatever their
+	 * state. Then plan_entry replaces what the row of that number, type and path says, and plan_object and plan_chunk add as above. row: one more
+	 * of the audit. commit keeps digest, checksum and counts of *transfer, which must be those of its rows, and moves its version on. */
+	int (*revise_begin)(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,
+			    uint64_t *ret_next_file_id, struct err *err);
+	int (*revise_drop)(struct store_plan *plan, uint64_t file_id, struct err *err);
+	int (*revise_row)(struct store_plan *plan, const struct store_audit *row, struct err *err);
+	int (*revise_commit)(struct store_plan **plan, const struct store_transfer *transfer, struct err *err);
 
 	/* -ERR_NO_TRANSFER when absent. */
 	int (*transfer_get)(struct store *store, const char *id, struct store_transfer *ret, struct err *err);

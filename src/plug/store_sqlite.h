@@ -138,6 +138,22 @@ int sql_copies_add(struct sql_conn *conn, int64_t transfer_num, int64_t delta_co
 int sql_copies_drop(struct sql_conn *conn, int64_t transfer_num, uint64_t file_id, const char *node_id,
 		    int64_t now_wall_us, uint64_t *ret_kept_count, struct err *err);
 
+/* A plan, or a revision of one: it holds the writer's connection with a transaction open on it, and ends in sql_plan_end. */
+struct store_plan {
+	struct sqlite_store *sqlite;
+	bool is_revision;
+	int64_t transfer_num;
+	char transfer_id[ULID_SIZE];
+	uint64_t entry_count, object_count, chunk_count, last_file_id;
+	int64_t state_counts[SQL_CHUNK_STATES]; /* a revision's: by how much they change, as the next */
+	int64_t stored_bytes;
+};
+static inline struct sql_conn *sql_plan_conn(struct store_plan *plan) { return &plan->sqlite->writer.conn; }
+/* Lends the connection and opens the transaction. */
+int sql_plan_open(struct store *store, const char *transfer_id, struct store_plan **ret_plan, struct err *err);
+void sql_plan_end(struct store_plan **plan);
+int sql_plan_check(const struct store_plan *plan, const struct store_transfer *transfer, struct err *err);
+
 /* The rows of the store's table of operations, by file. */
 int sql_plan_begin(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,
 		   struct err *err);
@@ -146,6 +162,11 @@ int sql_plan_object(struct store_plan *plan, const struct store_object *object, 
 int sql_plan_chunk(struct store_plan *plan, const struct store_chunk *chunk, struct err *err);
 int sql_plan_commit(struct store_plan **plan, const struct store_transfer *transfer, struct err *err);
 void sql_plan_abort(struct store_plan **plan);
+int sql_revise_begin(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,
+		     uint64_t *ret_next_file_id, struct err *err);
+int sql_revise_drop(struct store_plan *plan, uint64_t file_id, struct err *err);
+int sql_revise_row(struct store_plan *plan, const struct store_audit *row, struct err *err);
+int sql_revise_commit(struct store_plan **plan, const struct store_transfer *transfer, struct err *err);
 
 int sql_transfer_get(struct store *store, const char *id, struct store_transfer *ret, struct err *err);
 int sql_transfer_by_batch(struct store *store, struct str batch, struct store_transfer *ret, struct err *err);

@@ -53,6 +53,9 @@ SQL(ENTRY_INSERT, "INSERT INTO entries VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?1
 SQL(ENTRY_PAGE,
     "SELECT seq, type, mode, mtime_ns, size_bytes, path, target, file_id, object_offset, digest FROM entries"
     " WHERE transfer=?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq")
+/* Numbered as the insert, so that one binding serves both. */
+SQL(ENTRY_REVISE, "UPDATE entries SET mode=?4, mtime_ns=?5, size_bytes=?6, target=?8, file_id=?9, object_offset=?10,"
+		  " digest=?11 WHERE transfer=?1 AND seq=?2 AND type=?3 AND path=?7")
 SQL(ENTRY_BIND, "UPDATE entries SET digest=?3 WHERE transfer=?1 AND seq=?2 AND type='F'")
 
 SQL(OBJECT_INSERT, "INSERT INTO objects VALUES (?1,?2,?3,?4,?5,?6,?7)")
@@ -87,6 +90,18 @@ SQL(COPIES_DROP, "UPDATE chunks SET actual_node=CASE WHEN actual_node=?4 THEN co
 		 " copy_node='', updated_us=?5" COPIES_WHERE)
 #undef COPIES_WHERE
 #undef TRANSFER_COLUMNS
+
+SQL(REVISE_GET, "SELECT num, state, version, entry_count, object_count, chunk_count,"
+		" max(last_file_id, (SELECT coalesce(max(file_id),0) FROM objects WHERE transfer=num))"
+		" FROM transfers WHERE id=?1")
+SQL(REVISE_SUM, "SELECT state, count(*), sum(size_bytes) FROM chunks WHERE transfer=?1 AND file_id=?2 GROUP BY state")
+SQL(REVISE_DROP_CHUNKS, "DELETE FROM chunks WHERE transfer=?1 AND file_id=?2")
+SQL(REVISE_DROP_OBJECT, "DELETE FROM objects WHERE transfer=?1 AND file_id=?2")
+SQL(REVISE_TOTALS,
+    "UPDATE transfers SET version=version+1, manifest_digest=?2, manifest_crc32c=?3, object_count=?4, chunk_count=?5,"
+    " total_bytes=?6, pending_count=pending_count+?7, stored_count=stored_count+?8,"
+    " digest_failed_count=digest_failed_count+?9, lost_count=lost_count+?10, merged_count=merged_count+?11,"
+    " stored_bytes=stored_bytes+?12, last_file_id=?13, updated_us=max(updated_us,?14) WHERE num=?1")
 
 SQL(AUDIT_INSERT, "INSERT INTO audit (at_us, kind, transfer_id, user, node_id, outcome, detail, file_id, chunk_index, "
 		  "result, size_bytes,"

@@ -2,21 +2,9 @@
 
 #include <stdlib.h>
 
-/* A plan holds the writer's connection with a transaction open on it; everything ends in plan_end. */
-struct store_plan {
-	struct sqlite_store *sqlite;
-	int64_t transfer_num;
-	char transfer_id[ULID_SIZE];
-	uint64_t entry_count, object_count, chunk_count;
-	uint64_t state_counts[SQL_CHUNK_STATES];
-	uint64_t stored_bytes;
-};
-
-static struct sql_conn *plan_conn(struct store_plan *plan) { return &plan->sqlite->writer.conn; }
-
-static void plan_end(struct store_plan **plan)
+void sql_plan_end(struct store_plan **plan)
 {
-	struct sql_conn *conn = plan_conn(*plan);
+	struct sql_conn *conn = sql_plan_conn(*plan);
 
 	if (!sqlite3_get_autocommit(conn->db))
 		(void)sql_run_id(conn, SQL_ROLLBACK, NULL, "dropping a plan");
@@ -25,9 +13,28 @@ static void plan_end(struct store_plan **plan)
 	*plan = NULL;
 }
 
+int sql_plan_open(struct store *store, const char *transfer_id, struct store_plan **ret_plan, struct err *err)
+{
+	struct sqlite_store *sqlite = sqlite_of(store);
+	struct store_plan *plan;
+	int result = sql_writer_lend(&sqlite->writer, err);
+
+	if (result < 0)
+		return result;
+	plan = must_zalloc(1, sizeof(*plan));
+	plan->sqlite = sqlite;
+	(void)str_copy(str_from(transfer_id), plan->transfer_id, sizeof(plan->transfer_id));
+	if (sql_run_id(sql_plan_conn(plan), SQL_BEGIN, err, "starting a transaction") < 0) {
+		sql_plan_end(&plan);
+		return -ERR_STORE;
+	}
+	*ret_plan = plan;
+	return 0;
+}
+
 static int plan_transfer(struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
 {
-	struct sql_conn *conn = plan_conn(plan);
+	struct sql_conn *conn = sql_plan_conn(plan);
 	sqlite3_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_INSERT, err);
 
 	if (!stmt)
@@ -57,21 +64,16 @@ static int plan_transfer(struct store_plan *plan, const struct store_transfer *t
 int sql_plan_begin(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,
 		   struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
 	struct store_plan *plan;
 	int result;
 
 	if (!sql_fits(transfer->chunk_bytes) || !sql_fits(transfer->pack_bytes))
 		return err_set(err, ERR_LIMIT, "transfer %s: the chunk size is beyond 2^63 bytes", transfer->id);
-	result = sql_writer_lend(&sqlite->writer, err);
+	result = sql_plan_open(store, transfer->id, &plan, err);
 	if (result < 0)
-		return result;
-	plan = must_zalloc(1, sizeof(*plan));
-	plan->sqlite = sqlite;
-	(void)str_copy(str_from(transfer->id), plan->transfer_id, sizeof(plan->transfer_id));
-	if (sql_run_id(plan_conn(plan), SQL_BEGIN, err, "starting a transaction") < 0 ||
-	    plan_transfer(plan, transfer, err) < 0) {
-		plan_end(&plan);
+		return err_wrap(err, "planning transfer %s", transfer->id);
+	if (plan_transfer(plan, transfer, err) < 0) {
+		sql_plan_end(&plan);
 		err_wrap(err, "planning transfer %s", transfer->id);
 		return -ERR_STORE;
 	}
@@ -81,14 +83,14 @@ int sql_plan_begin(struct store *store, const struct store_transfer *transfer, s
 
 int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, struct err *err)
 {
-	struct sql_conn *conn = plan_conn(plan);
+	struct sql_conn *conn = sql_plan_conn(plan);
 	const char type[2] = { entry->type, '\0' };
 	sqlite3_stmt *stmt;
 
 	if (!sql_fits(entry->seq) || !sql_fits(entry->size_bytes) || !sql_fits(entry->file_id) ||
 	    !sql_fits(entry->object_offset))
 		return err_set(err, ERR_LIMIT, "entry %llu: a number is beyond 2^63", (unsigned long long)entry->seq);
-	stmt = sql_stmt(conn, SQL_ENTRY_INSERT, err);
+	stmt = sql_stmt(conn, plan->is_revision ? SQL_ENTRY_REVISE : SQL_ENTRY_INSERT, err);
 	if (!stmt)
 		return -ERR_STORE;
 	sql_bind_i64(stmt, 1, plan->transfer_num);
@@ -104,13 +106,17 @@ int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, str
 	sql_bind_text(stmt, 11, entry->digest);
 	if (sql_run(conn, stmt, err, "inserting an entry of the plan") < 0)
 		return -ERR_STORE;
-	plan->entry_count++;
+	if (!plan->is_revision)
+		plan->entry_count++;
+	else if (sqlite3_changes(conn->db) != 1)
+		return err_set(err, ERR_INTERNAL, "transfer %s has no such entry %llu to revise", plan->transfer_id,
+			       (unsigned long long)entry->seq);
 	return 0;
 }
 
 int sql_plan_object(struct store_plan *plan, const struct store_object *object, struct err *err)
 {
-	struct sql_conn *conn = plan_conn(plan);
+	struct sql_conn *conn = sql_plan_conn(plan);
 	sqlite3_stmt *stmt;
 
 	if (!sql_fits(object->file_id) || !sql_fits(object->first_seq) || !sql_fits(object->last_seq) ||
@@ -130,12 +136,14 @@ int sql_plan_object(struct store_plan *plan, const struct store_object *object, 
 	if (sql_run(conn, stmt, err, "inserting an object of the plan") < 0)
 		return -ERR_STORE;
 	plan->object_count++;
+	if (object->file_id > plan->last_file_id)
+		plan->last_file_id = object->file_id;
 	return 0;
 }
 
 int sql_plan_chunk(struct store_plan *plan, const struct store_chunk *chunk, struct err *err)
 {
-	struct sql_conn *conn = plan_conn(plan);
+	struct sql_conn *conn = sql_plan_conn(plan);
 	sqlite3_stmt *stmt;
 
 	if (!sql_fits(chunk->file_id) || !sql_fits(chunk->chunk_index) || !sql_fits(chunk->size_bytes))
@@ -158,12 +166,12 @@ int sql_plan_chunk(struct store_plan *plan, const struct store_chunk *chunk, str
 	plan->chunk_count++;
 	plan->state_counts[chunk->state]++;
 	if (chunk->state == CHUNK_STORED || chunk->state == CHUNK_MERGED)
-		plan->stored_bytes += chunk->size_bytes;
+		plan->stored_bytes += (int64_t)chunk->size_bytes;
 	return 0;
 }
 
 /* The counts of a transfer decide when it is complete: they must be those of its rows. */
-static int plan_check(const struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
+int sql_plan_check(const struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
 {
 	if (transfer->entry_count == plan->entry_count && transfer->object_count == plan->object_count &&
 	    transfer->chunk_count == plan->chunk_count && sql_fits(transfer->file_count) &&
@@ -178,7 +186,7 @@ static int plan_check(const struct store_plan *plan, const struct store_transfer
 
 static int plan_totals(struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
 {
-	struct sql_conn *conn = plan_conn(plan);
+	struct sql_conn *conn = sql_plan_conn(plan);
 	sqlite3_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_PLANNED, err);
 
 	if (!stmt)
@@ -190,8 +198,8 @@ static int plan_totals(struct store_plan *plan, const struct store_transfer *tra
 	sql_bind_u64(stmt, 5, transfer->chunk_count);
 	sql_bind_u64(stmt, 6, transfer->total_bytes);
 	for (int i = 0; i < SQL_CHUNK_STATES; i++)
-		sql_bind_u64(stmt, 7 + i, plan->state_counts[i]);
-	sql_bind_u64(stmt, 12, plan->stored_bytes);
+		sql_bind_i64(stmt, 7 + i, plan->state_counts[i]);
+	sql_bind_i64(stmt, 12, plan->stored_bytes);
 	sql_bind_i64(stmt, 13, transfer->updated_wall_us);
 	return sql_run(conn, stmt, err, "keeping the plan's totals");
 }
@@ -207,22 +215,22 @@ int sql_plan_commit(struct store_plan **plan, const struct store_transfer *trans
 		.outcome = transfer_state_name(TRANSFER_UPLOADING),
 		.detail = "planned",
 	};
-	int result = plan_check(p, transfer, err);
+	int result = sql_plan_check(p, transfer, err);
 
 	if (result == 0)
 		result = plan_totals(p, transfer, err);
 	if (result == 0)
-		result = sql_audit(plan_conn(p), &row, NULL, err);
+		result = sql_audit(sql_plan_conn(p), &row, NULL, err);
 	if (result == 0)
-		result = sql_run_id(plan_conn(p), SQL_COMMIT, err, "committing the plan");
+		result = sql_run_id(sql_plan_conn(p), SQL_COMMIT, err, "committing the plan");
 	if (result < 0)
 		err_wrap(err, "planning transfer %s", p->transfer_id);
-	plan_end(plan);
+	sql_plan_end(plan);
 	return result;
 }
 
 void sql_plan_abort(struct store_plan **plan)
 {
 	if (*plan)
-		plan_end(plan);
+		sql_plan_end(plan);
 }

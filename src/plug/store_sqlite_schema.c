@@ -94,6 +94,8 @@ static const char *const migrations[] = {
 	"c.chunk_index, c.size_bytes, c.state, c.target_node, c.actual_node, c.copy_node, c.digest,"
 	" strftime('%Y-%m-%dT%H:%M:%fZ', c.updated_us / 1e6, 'unixepoch') AS updated"
 	" FROM chunks c JOIN transfers t ON t.num = c.transfer;",
+	/* The largest file id that a revision of the transfer's plan gave, whether the object is there still or not. */
+	"ALTER TABLE transfers ADD COLUMN last_file_id INTEGER NOT NULL DEFAULT 0;",
 };
 
 static int schema_number(struct sql_conn *conn, const char *sql, int64_t *ret_value, struct err *err)
