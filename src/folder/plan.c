@@ -1,4 +1,4 @@
-#include "folder/plan.h"
+#include "folder/plan_inside.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,9 +8,6 @@
 #include "base/clock.h"
 #include "folder/plan_log.h"
 #include "sys/fs.h"
-
-#define PLAN_PIECE_BYTES  (256 * KIB)
-#define PLAN_LOAD_EPSILON 250u /* milli: how far above its fair share of the bytes a node may go */
 
 /* --- reading the spool file --- */
 
@@ -52,18 +49,21 @@ static int parse_file(int fd, const struct manifest_limits *limits, manifest_ent
 	return result;
 }
 
-static int scan_entry(void *owner, const struct manifest_entry *entry, struct err *err)
+void plan_count(struct plan_facts *facts, const struct manifest_entry *entry)
 {
-	struct plan_facts *facts = owner;
-
-	(void)err;
 	facts->entry_count++;
 	if (entry->type != MANIFEST_FILE)
-		return 0;
+		return;
 	facts->file_count++;
 	facts->total_bytes += entry->size_bytes;
 	if (entry->size_bytes > facts->largest_file_bytes)
 		facts->largest_file_bytes = entry->size_bytes;
+}
+
+static int scan_entry(void *owner, const struct manifest_entry *entry, struct err *err)
+{
+	(void)err;
+	plan_count(owner, entry);
 	return 0;
 }
 
@@ -107,18 +107,6 @@ uint64_t plan_chunk_key(const char *transfer_id, struct str path, uint64_t file_
 }
 
 /* --- writing the plan --- */
-
-struct plan_writer {
-	struct store *store; /* NULL: nothing is written */
-	struct store_plan *plan;
-	const struct ring *ring;
-	struct ring_batch *batch;
-	struct plan_log *log; /* NULL: none */
-	struct store_transfer *transfer;
-	int64_t now_wall_us;
-	uint64_t next_file_id;
-	struct store_object pack; /* file_id 0: none is open */
-};
 
 static int write_chunk(struct plan_writer *writer, const struct store_object *object, struct str path,
 		       uint64_t chunk_index, struct err *err)
@@ -168,7 +156,7 @@ static int write_object(struct plan_writer *writer, struct store_object *object,
 }
 
 /* A pack is known whole only now, after the last of its files went by. */
-static int close_pack(struct plan_writer *writer, struct err *err)
+int plan_close_pack(struct plan_writer *writer, struct err *err)
 {
 	int result;
 
@@ -184,7 +172,7 @@ static int place_small(struct plan_writer *writer, struct store_entry *entry, st
 	struct store_object *pack = &writer->pack;
 
 	if (pack->file_id != 0 && pack->size_bytes + entry->size_bytes > writer->transfer->chunk_bytes) {
-		int result = close_pack(writer, err);
+		int result = plan_close_pack(writer, err);
 
 		if (result < 0)
 			return result;
@@ -205,13 +193,22 @@ static int place_large(struct plan_writer *writer, struct store_entry *entry, st
 	struct store_object object = { .first_seq = entry->seq,
 				       .last_seq = entry->seq,
 				       .size_bytes = entry->size_bytes };
-	int result = close_pack(writer, err);
+	int result = plan_close_pack(writer, err);
 
 	if (result < 0)
 		return result;
 	object.file_id = writer->next_file_id++;
 	entry->file_id = object.file_id;
 	return write_object(writer, &object, entry->path, err);
+}
+
+/* Puts the entry's bytes into an object: entry->file_id and object_offset say which. */
+int plan_place(struct plan_writer *writer, struct store_entry *entry, struct err *err)
+{
+	entry->file_id = entry->object_offset = 0;
+	if (entry->size_bytes > writer->transfer->pack_bytes)
+		return place_large(writer, entry, err);
+	return entry->size_bytes > 0 ? place_small(writer, entry, err) : 0;
 }
 
 static int write_entry(void *owner, const struct manifest_entry *from, struct err *err)
@@ -226,15 +223,12 @@ static int write_entry(void *owner, const struct manifest_entry *from, struct er
 		.path = from->path,
 		.target = from->target,
 	};
-	int result = 0;
+	int result;
 
 	writer->transfer->entry_count++;
 	writer->transfer->file_count += from->type == MANIFEST_FILE;
 	writer->transfer->total_bytes += entry.size_bytes;
-	if (entry.size_bytes > writer->transfer->pack_bytes)
-		result = place_large(writer, &entry, err);
-	else if (entry.size_bytes > 0)
-		result = place_small(writer, &entry, err);
+	result = plan_place(writer, &entry, err);
 	if (result < 0 || !writer->plan)
 		return result;
 	return writer->store->ops->plan_entry(writer->plan, &entry, err);
@@ -252,7 +246,7 @@ static int write_all(struct plan_writer *writer, int manifest_fd, const struct p
 	int result = parse_file(manifest_fd, &limits, write_entry, writer, &again, err);
 
 	if (result == 0)
-		result = close_pack(writer, err);
+		result = plan_close_pack(writer, err);
 	if (result < 0)
 		return result;
 	if (again.crc32c != facts->crc32c || strcmp(again.digest, facts->digest) != 0)
@@ -260,23 +254,33 @@ static int write_all(struct plan_writer *writer, int manifest_fd, const struct p
 	return 0;
 }
 
-static void open_log(struct plan_writer *writer, const struct plan_facts *facts, const struct plan_record *record)
+void plan_open_log(struct plan_writer *writer, const char *plan_id, uint64_t total_bytes,
+		   const struct plan_record *record)
 {
 	const struct plan_log_options options = {
 		.file = record->file,
 		.is_every = record->is_every,
-		.plan_id = writer->transfer->id,
+		.plan_id = plan_id,
 		.ring = writer->ring,
 		.nodes = record->nodes,
 		.node_count = record->node_count,
 		.batch = writer->batch,
-		.total_bytes = facts->total_bytes,
+		.total_bytes = total_bytes,
 		.key_bytes_max = writer->transfer->chunk_bytes,
 		.epsilon_milli = PLAN_LOAD_EPSILON,
 		.wall_us = writer->now_wall_us,
 	};
 
 	writer->log = plan_log_new(&options);
+}
+
+int plan_check_ring(const struct ring *ring, struct err *err)
+{
+	if (ring && ring_point_count(ring) > 0)
+		return 0;
+	err_set(err, ERR_NO_NODES, "no node takes work at present");
+	err_hint(err, "see GET /api/v1/nodes for what each node says; start one, or free space");
+	return -ERR_NO_NODES;
 }
 
 int plan_write(struct store *store, const struct ring *ring, int manifest_fd, const struct plan_facts *facts,
@@ -289,20 +293,17 @@ int plan_write(struct store *store, const struct ring *ring, int manifest_fd, co
 		.now_wall_us = clock_wall_us(),
 		.next_file_id = 1,
 	};
-	int result = 0;
+	int result = plan_check_ring(ring, err);
 
 	MUST(transfer->chunk_bytes > 0);
-	if (!ring || ring_point_count(ring) == 0) {
-		err_set(err, ERR_NO_NODES, "no node takes work at present");
-		err_hint(err, "see GET /api/v1/nodes for what each node says; start one, or free space");
-		return -ERR_NO_NODES;
-	}
+	if (result < 0)
+		return result;
 	transfer->pack_bytes = plan_pack_bytes(transfer->chunk_bytes);
 	transfer->entry_count = transfer->file_count = transfer->object_count = transfer->chunk_count = 0;
 	transfer->total_bytes = 0;
 	writer.batch = ring_batch_new(ring, facts->total_bytes, PLAN_LOAD_EPSILON);
 	if (store && record && record->file)
-		open_log(&writer, facts, record);
+		plan_open_log(&writer, transfer->id, facts->total_bytes, record);
 	if (store)
 		result = store->ops->plan_begin(store, transfer, &writer.plan, err);
 	if (result == 0)

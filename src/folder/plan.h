@@ -38,4 +38,27 @@ struct plan_record {
 int plan_write(struct store *store, const struct ring *ring, int manifest_fd, const struct plan_facts *facts,
 	       struct store_transfer *transfer, const struct plan_record *record, struct err *err);
 
+/* What became of an entry since it was planned. A line of text each: "<seq> <size> <mtime ns> <mode octal>\n", in the order of seq; size 0 but for files. */
+#define PLAN_CHANGES_MAX 1000u
+struct plan_change {
+	uint64_t seq, size_bytes;
+	int64_t mtime_ns;
+	uint32_t mode;
+};
+/* At least one, at most PLAN_CHANGES_MAX; -ERR_BAD_REQUEST for anything else. */
+int plan_changes_parse(struct str text, struct plan_change changes[PLAN_CHANGES_MAX], size_t *ret_count,
+		       struct err *err);
+
+/* The manifest that a planned transfer has with these changes, from what the store knows, through the manifest's own rules: its checksum and digest are
+ * what a client computes over its text. -ERR_BAD_REQUEST for a change of an entry that is not there, or that gives a size to what is no file. */
+int plan_revised_facts(struct store *store, const struct store_transfer *transfer, const struct plan_change *changes,
+		       size_t count, struct plan_facts *ret_facts, struct err *err);
+/* Plans anew, by the same rules and in one store transaction, the objects in which changed entries lie; all other objects keep what is stored of them.
+ * What is planned anew gets file ids never used before. A change that says what is known already plans the file anew all the same: its content is
+ * another. The digests of changed entries are forgotten, each has an audit row "revised". transfer: as it was read, state uploading; gets the new
+ * counts and the identity in facts. */
+int plan_revise(struct store *store, const struct ring *ring, struct store_transfer *transfer,
+		const struct plan_change *changes, size_t count, const struct plan_facts *facts,
+		const struct plan_record *record, struct err *err);
+
 #endif

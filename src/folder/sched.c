@@ -124,6 +124,7 @@ static const struct http_route routes[] = {
 	{ "GET", "/api/v1/transfers/:id/manifest", sched_begin_manifest },
 	{ "GET", "/api/v1/transfers/:id/files/:seq", sched_begin_file },
 	{ "POST", "/api/v1/transfers/:id/digests", sched_begin_digests },
+	{ "POST", "/api/v1/transfers/:id/revise", sched_begin_revise },
 	{ "POST", "/api/v1/transfers/:id/complete", sched_begin_complete },
 	{ "POST", "/api/v1/transfers/:id/cancel", sched_begin_cancel },
 	{ "GET", "/api/v1/nodes", sched_begin_nodes },

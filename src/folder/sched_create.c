@@ -120,14 +120,14 @@ static int parse_digest(struct sched_call *c, struct create *create)
 		       str_display((struct str){ text, size }, shown, sizeof(shown)));
 }
 
-static int parse_crc(struct sched_call *c, struct create *create)
+int sched_read_crc(struct sched_call *c, uint32_t *ret_crc32c)
 {
 	struct str text = http_header(c->call, "X-Manifest-CRC32C");
 	uint8_t bytes[4];
 
 	if (!hex_decode(text, bytes, sizeof(bytes)))
 		return err_set(&c->err, ERR_BAD_REQUEST, "the header X-Manifest-CRC32C with 8 hex digits is missing");
-	create->told_crc32c = (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+	*ret_crc32c = (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 	return 0;
 }
 
@@ -190,7 +190,7 @@ static int parse_all(struct sched_call *c, struct create *create)
 	if (result == 0)
 		result = parse_numbers(c, create);
 	if (result == 0)
-		result = parse_crc(c, create);
+		result = sched_read_crc(c, &create->told_crc32c);
 	return result;
 }
 

@@ -150,6 +150,13 @@ int sched_claim(struct sched *sched, struct str batch, const struct plan_facts *
 		struct err *err);
 void sched_unclaim(struct sched *sched, struct sched_claim *claim);
 
+/* The CRC-32C that the caller says its manifest has (sched_create.c). */
+int sched_read_crc(struct sched_call *c, uint32_t *ret_crc32c);
+/* Revises the plan of a transfer as it was read, and reads it again (sched_revise.c). facts: of the whole manifest with the changes.
+ * -ERR_VERSION_CONFLICT when it moved meanwhile. */
+int sched_revise(struct sched *sched, struct store_transfer *transfer, const struct plan_change *changes, size_t count,
+		 const struct plan_facts *facts, struct err *err);
+
 /* --- routes' begins --- */
 void sched_begin_create(struct http_call *call, void *app);
 void sched_begin_get(struct http_call *call, void *app);
@@ -160,6 +167,7 @@ void sched_begin_transfer_nodes(struct http_call *call, void *app);
 void sched_begin_manifest(struct http_call *call, void *app);
 void sched_begin_file(struct http_call *call, void *app);
 void sched_begin_digests(struct http_call *call, void *app);
+void sched_begin_revise(struct http_call *call, void *app);
 void sched_begin_complete(struct http_call *call, void *app);
 void sched_begin_cancel(struct http_call *call, void *app);
 void sched_begin_nodes(struct http_call *call, void *app);

@@ -1,5 +1,6 @@
 #include "folder/sched_impl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,9 +92,10 @@ static void json_transfer_key(struct json *json, struct sched_call *c, const str
 
 void sched_json_transfer(struct json *json, struct sched_call *c, const struct store_transfer *transfer)
 {
-	char batch_enc[3 * STORE_BATCH_MAX + 1], final[PATH_TEXT_MAX], final_enc[3 * PATH_TEXT_MAX];
+	char batch_enc[3 * STORE_BATCH_MAX + 1], final[PATH_TEXT_MAX], final_enc[3 * PATH_TEXT_MAX], crc[9];
 	struct str batch = str_from(transfer->batch);
 
+	snprintf(crc, sizeof(crc), "%08x", transfer->manifest_crc32c);
 	percent_encode(batch, false, batch_enc, sizeof(batch_enc));
 	merge_final_path(c->sched->merge, batch, final, sizeof(final));
 	percent_encode(str_from(final), true, final_enc, sizeof(final_enc));
@@ -101,6 +103,8 @@ void sched_json_transfer(struct json *json, struct sched_call *c, const struct s
 	json_c(json, "batch_enc", batch_enc);
 	json_c(json, "state", transfer_state_name(transfer->state));
 	json_c(json, "digest", digest_name(transfer->digest));
+	json_c(json, "manifest_crc32c", crc);
+	json_i64(json, "version", transfer->version);
 	json_u64(json, "chunk_bytes", transfer->chunk_bytes);
 	json_u64(json, "files", transfer->file_count);
 	json_u64(json, "bytes", transfer->total_bytes);
@@ -128,7 +132,6 @@ static int json_details(struct json *json, struct sched_call *c, const struct st
 	json_bool(json, "is_resumed", false);
 	json_c(json, "reason", transfer->reason);
 	json_bool(json, "is_retryable", transfer->is_retryable);
-	json_i64(json, "version", transfer->version);
 	json_u64(json, "pending_chunks", counts[CHUNK_PENDING]);
 	json_u64(json, "lost_chunks", counts[CHUNK_LOST]);
 	json_u64(json, "digest_failed_chunks", counts[CHUNK_DIGEST_FAILED]);
