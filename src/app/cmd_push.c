@@ -107,6 +107,7 @@ static void push_print_json(const struct push_result *result, const struct err *
 	json_u64(&json, "failovers", result->failovers);
 	json_u64(&json, "skipped", result->skipped_count);
 	json_u64(&json, "changed", result->changed_count);
+	json_u64(&json, "revised", result->revised_count);
 	if (err->code != ERR_NONE) {
 		json_c(&json, "error", err_word(err->code));
 		json_c(&json, "message", err->text);

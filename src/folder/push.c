@@ -181,9 +181,7 @@ static int push_create(struct push *push, struct push_result *result, struct err
 	return 0;
 }
 
-/* GET (state) or POST (complete): both answer with the transfer. */
-static int push_ask_transfer(struct push *push, const char *method, const char *suffix, const char *what,
-			     struct err *err)
+int push_ask_transfer(struct push *push, const char *method, const char *suffix, const char *what, struct err *err)
 {
 	char url[PUSH_URL_SIZE];
 	snprintf(url, sizeof(url), "%s/api/v1/transfers/%s%s", push->options->url, push->transfer_id, suffix);
@@ -206,8 +204,7 @@ static int push_failed(const struct push *push, struct err *err)
 	return -(int)ERR_REFUSED;
 }
 
-/* `r` is what a call about the transfer came to. Refused for its state: the state, and why, is better news than the refusal. */
-static int push_refused_for_state(struct push *push, int r, struct err *err)
+int push_refused_for_state(struct push *push, int r, struct err *err)
 {
 	struct err ask_err = ERR_INIT;
 	if (r != -(int)ERR_STATE)
@@ -242,23 +239,6 @@ static int push_bind_digests(struct push *push, struct err *err)
 }
 
 /* --- a pass over the plan --- */
-static void push_tell_notes(struct push *push)
-{
-	struct push_shared *shared = &push->shared;
-	pthread_mutex_lock(&shared->lock);
-	struct push_note *note = shared->note_head;
-	shared->note_head = NULL;
-	shared->note_tail = &shared->note_head;
-	pthread_mutex_unlock(&shared->lock);
-	while (note != NULL) {
-		struct push_note *next = note->next;
-		if (push->options->problem != NULL)
-			push->options->problem(push->options->owner, note->path, note->reason);
-		free(note);
-		note = next;
-	}
-}
-
 /* Has everything come to its end? Negative: a reader met something that stops the push. */
 static int push_pass_state(struct push *push, struct err *err)
 {
@@ -295,7 +275,7 @@ static int push_pass_run(struct push *push, struct err *err)
 			r = push_send_step(push, now_us, err);
 		if (r == 0)
 			r = push_pass_state(push, err);
-		push_tell_notes(push);
+		push_take_notes(push);
 		if (r != 0)
 			return r < 0 ? r : 0;
 		if (push_is_interrupted(push))
@@ -333,23 +313,13 @@ static int push_pass(struct push *push, struct err *err)
 	push_plan_end(push);
 	push_read_end(push);
 	push_send_end(push);
-	push_tell_notes(push);
+	push_take_notes(push);
 	push->progress.waiting_for = NULL;
-	if (r < 0)
-		return r;
-	uint64_t changed_count = atomic_load(&push->shared.changed_count);
-	if (changed_count > 0) {
-		err_set(err, ERR_SOURCE_CHANGED,
-			"%llu %s changed, vanished or could not be read while the folder was sent",
-			(unsigned long long)changed_count, changed_count == 1 ? "entry" : "entries");
-		err_hint(err, "push again when nothing writes to the folder any more; it is scanned anew then");
-		return -(int)ERR_SOURCE_CHANGED;
-	}
-	return 0;
+	return r;
 }
 
 /* --- to the end --- */
-static int push_pause(struct push *push, int64_t pause_us, struct err *err)
+int push_pause(struct push *push, int64_t pause_us, struct err *err)
 {
 	int64_t until_us = clock_mono_us() + pause_us;
 	for (int64_t now_us = clock_mono_us(); now_us < until_us; now_us = clock_mono_us()) {
@@ -431,6 +401,13 @@ static int push_passes(struct push *push, struct err *err)
 			r = push_pending_await(push, err);
 		if (r < 0)
 			return r;
+		if (push->notes != NULL) {
+			r = push_revise(push, err);
+			if (r < 0)
+				return r;
+			stuck_count = 0;
+			continue;
+		}
 		unsigned merge_return_count = push->merge_return_count;
 		if (push->dropped_count == 0 && !push->is_state_changed) {
 			r = push_finish(push, err);
@@ -492,7 +469,10 @@ static void push_fill_result(struct push *push, int r, struct push_result *resul
 	result->chunks_sent = push->progress.chunks_sent;
 	result->retries = push->progress.retries;
 	result->failovers = push->progress.failovers;
-	result->changed_count = atomic_load(&push->shared.changed_count);
+	result->changed_count = push->lost_count;
+	result->revised_count = push->revised_count;
+	result->bytes = push->walk.total_bytes;
+	result->chunks = push->chunk_count;
 	result->elapsed_us = clock_mono_us() - push->started_us;
 	if (r == 0)
 		return;
@@ -547,6 +527,7 @@ int push_folder(const struct push_options *options, struct push_result *ret_resu
 	pthread_cond_init(&shared->planned_came, NULL);
 	pthread_cond_init(&shared->buffer_came, NULL);
 	int r = push_run(push, ret_result, err);
+	push_revise_end(push);
 	if (r == 0) {
 		*err = ERR_INIT;
 		push_tick(push, "done", true);

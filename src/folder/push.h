@@ -68,7 +68,9 @@ struct push_result {
 	uint64_t retries, failovers;
 	int64_t elapsed_us;
 	uint64_t skipped_count; /* entries left out on request */
-	uint64_t changed_count; /* entries that changed, vanished or could not be read while they were sent */
+	uint64_t
+		changed_count; /* entries that changed, vanished or could not be read while they were sent, and ended the push */
+	uint64_t revised_count; /* entries that changed while they were sent, and were sent again as they were then */
 	bool is_resumable;      /* after a failure: the same command continues where this one stopped */
 };
 /* Returns 0 when completed (or planned, for a dry run). err: what stopped it. */

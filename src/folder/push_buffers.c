@@ -43,10 +43,11 @@ static bool buffers_bring(struct push *push)
 
 int push_buffers_make(struct push *push, struct err *err)
 {
-	if (push->chunks != NULL)
-		return 0;
-	bool is_paced = push->options->parallel == 0 && push->options->limit_rate_bytes == 0;
 	uint64_t size_bytes = push->chunk_bytes < push->walk.total_bytes ? push->chunk_bytes : push->walk.total_bytes;
+	if (push->chunks != NULL && size_bytes <= push->chunk_data_bytes)
+		return 0;
+	push_buffers_free(push);
+	bool is_paced = push->options->parallel == 0 && push->options->limit_rate_bytes == 0;
 	unsigned start = limited_parallel(push, push->parallel, size_bytes);
 	size_t count = (is_paced ? PUSH_PACE_MOST : start) + BUFFERS_BESIDE;
 	if (size_bytes > 0)
@@ -65,7 +66,8 @@ int push_buffers_make(struct push *push, struct err *err)
 	if (!buffers_bring(push))
 		return err_set(err, ERR_NO_MEMORY, "no memory for %u chunks of %llu bytes", push->pace.limit,
 			       (unsigned long long)size_bytes);
-	push->shared.digested = must_zalloc(push->object_count / 8 + 1, 1);
+	if (push->shared.digested == NULL)
+		push->shared.digested = must_zalloc(push->walk.entry_count / 8 + 1, 1);
 	return 0;
 }
 
@@ -97,4 +99,8 @@ void push_buffers_free(struct push *push)
 		free(push->chunks[i].data);
 	}
 	free(push->chunks);
+	push->chunks = NULL;
+	push->chunk_pool_count = push->chunk_use_count = 0;
+	push_chunks_init(&push->spare);
+	push_chunks_init(&push->shared.free);
 }

@@ -181,6 +181,7 @@ int push_take_transfer(struct push *push, const json_t *root, struct err *err)
 	push->chunk_bytes = push_json_u64(root, "chunk_bytes");
 	push->object_count = push_json_u64(root, "objects");
 	push->chunk_count = push_json_u64(root, "chunks");
+	push->version = (int64_t)push_json_u64(root, "version");
 	push->missing_count = push_json_u64(root, "pending_chunks") + push_json_u64(root, "lost_chunks") +
 			      push_json_u64(root, "digest_failed_chunks");
 	return push_take_nodes(push, root, err);

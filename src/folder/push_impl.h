@@ -9,6 +9,7 @@
 
 #include "folder/push.h"
 #include "folder/push_budget.h"
+#include "folder/push_file.h"
 #include "folder/push_learnt.h"
 #include "folder/push_pace.h"
 #include "sys/fetch.h"
@@ -101,10 +102,13 @@ void push_chunks_init(struct push_chunks *list);
 void push_chunks_add(struct push_chunks *list, struct push_chunk *chunk);
 struct push_chunk *push_chunks_take(struct push_chunks *list); /* NULL when empty */
 
+/* An entry that is not what the manifest says of it, and the entries whose digests are in doubt with it. */
 struct push_note {
 	struct push_note *next;
-	struct str path; /* in text */
-	char reason[256];
+	uint64_t seq, first_seq, last_seq;
+	bool is_final;   /* nothing that sending it again would mend */
+	struct str path; /* in text, where a NUL follows it */
+	char reason[PUSH_REASON_SIZE];
 	char text[];
 };
 
@@ -121,10 +125,10 @@ struct push_shared {
 	struct err fatal;     /* of a reader */
 	struct buf digests;   /* lines not yet written to the digests file */
 	int64_t digests_size; /* of the file */
-	uint8_t *digested;    /* a bit per file_id: its files' digests are in the digests file */
-	bool is_tail_digested;
+	/* A bit per entry: its digest is in the digests file. Of an object's files only the first one's counts, which is set when all are. */
+	uint8_t *digested;
 	atomic_uint_fast64_t files_done;
-	atomic_uint_fast64_t changed_count;
+	atomic_uint_fast64_t changed_count; /* notes of this pass */
 };
 
 /* --- chunks that are durable on a node which could not tell the scheduler yet --- */
@@ -165,6 +169,7 @@ struct push {
 	bool is_in_place;   /* completed, and the folder is still where it was put */
 	uint8_t transfer_key[TICKET_KEY_SIZE];
 	uint64_t chunk_bytes, object_count, chunk_count;
+	int64_t version;         /* of the transfer, as the scheduler counts */
 	uint64_t missing_count;  /* chunks that are not stored, where the answer says so */
 	int64_t clock_offset_us; /* server's wall clock less ours */
 	struct push_node *nodes;
@@ -189,6 +194,8 @@ struct push {
 	int64_t budget_told_us;    /* when that was last said */
 
 	struct push_lines plan_lines;
+	struct push_lines
+		back_lines; /* for objects that stand before where plan_lines has come to: those of revisions */
 	struct fetch_call plan_call;
 	char plan_url[256];
 	bool is_plan_running, is_plan_done, is_plan_finished; /* done: the call came back; finished: no more pages */
@@ -196,6 +203,7 @@ struct push {
 	unsigned plan_try_count;
 	uint64_t plan_after_file, plan_after_chunk, plan_next_seq;
 	struct push_object *plan_object; /* whose chunks are not all given yet */
+	uint64_t plan_object_count, plan_bytes;
 
 	struct fetch_call nodes_call;
 	char nodes_url[256];
@@ -215,7 +223,28 @@ struct push {
 	struct push_progress progress;
 	int64_t progress_told_us;
 	char waiting_text[800];
+
+	/* What changed while it was sent (push_revise.c). */
+	struct push_note *notes; /* of this pass */
+	struct push_revised *revised;
+	size_t revised_count;
+	uint64_t lost_count; /* entries that ended the push */
 };
+
+/* push.c */
+int push_pause(struct push *push, int64_t pause_us, struct err *err);
+/* GET (suffix "") or POST: what answers with the transfer. */
+int push_ask_transfer(struct push *push, const char *method, const char *suffix, const char *what, struct err *err);
+/* `r` is what a call about the transfer came to. Refused for its state: the state, and why, is better news than the refusal. */
+int push_refused_for_state(struct push *push, int r, struct err *err);
+
+/* push_revise.c: files that changed while they were sent. */
+void push_take_notes(struct push *push); /* from the readers */
+/* After a pass that noted changes: waits until the files stand still, has the scheduler plan them anew as they are now, and takes over the manifest
+ * that says so. -ERR_SOURCE_CHANGED when that cannot be: every entry that stands in the way is named as a problem. */
+int push_revise(struct push *push, struct err *err);
+/* The end: what was noted and not revised is named, everything is freed. */
+void push_revise_end(struct push *push);
 
 /* push_call.c: control calls, retried while the scheduler is away. */
 struct push_ask {
@@ -274,8 +303,9 @@ int64_t push_send_wait_us(const struct push *push, int64_t now_us); /* until som
 void push_send_end(struct push *push);
 
 /* push_buffers.c */
-int push_buffers_make(struct push *push, struct err *err); /* once for all passes; begins the pace and the budget */
-void push_buffers_follow(struct push *push);               /* the pace may have moved */
+/* Before each pass; the first begins the pace and the budget, and so does one whose folder grew beyond what the buffers hold. */
+int push_buffers_make(struct push *push, struct err *err);
+void push_buffers_follow(struct push *push); /* the pace may have moved */
 void push_chunk_release(struct push *push, struct push_chunk *chunk);
 void push_buffers_free(struct push *push);
 

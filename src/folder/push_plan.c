@@ -85,6 +85,28 @@ int push_plan_parse(struct str page, int (*on_line)(void *owner, const struct pu
 }
 
 /* --- the planner --- */
+/* Finds the object's lines in the manifest. Objects come in its order, but for those of revisions, which stand in for entries that were gone by. */
+static int push_plan_place(struct push *push, struct push_object *object, struct err *err)
+{
+	struct push_lines *lines = &push->plan_lines;
+	object->gap_seq = push->plan_next_seq;
+	if (object->first_seq >= push->plan_next_seq) {
+		push->plan_next_seq = object->last_seq + 1;
+	} else {
+		lines = &push->back_lines;
+		object->gap_seq = object->first_seq;
+		if (lines->seq > object->first_seq) {
+			push_lines_fini(lines);
+			push_lines_init(lines, push->manifest_fd);
+		}
+		int r = push_lines_skip(lines, object->first_seq, err);
+		if (r < 0)
+			return r;
+	}
+	object->gap_offset = push_lines_place(lines);
+	return push_lines_skip(lines, object->last_seq + 1, err);
+}
+
 static int push_plan_take_object(struct push *push, const struct push_plan_line *line, struct err *err)
 {
 	struct push_object *current = push->plan_object;
@@ -96,8 +118,10 @@ static int push_plan_take_object(struct push *push, const struct push_plan_line 
 		return is_copied ? 0 : err_set(err, ERR_PEER, "the scheduler's plan has a ticket with a NUL");
 	}
 	uint64_t want_count = line->object_bytes / push->chunk_bytes + (line->object_bytes % push->chunk_bytes != 0);
-	bool is_good = current == NULL && line->file_id <= push->object_count && line->chunk_count == want_count &&
-		       line->first_seq >= push->plan_next_seq && line->last_seq < push->walk.entry_count &&
+	bool is_good = current == NULL && line->file_id > push->plan_after_file &&
+		       push->plan_object_count < push->object_count && line->chunk_count == want_count &&
+		       line->object_bytes <= push->walk.total_bytes - push->plan_bytes &&
+		       line->last_seq < push->walk.entry_count &&
 		       (line->is_pack ? want_count == 1 : line->first_seq == line->last_seq);
 	if (!is_good)
 		return err_set(err, ERR_PEER, "the scheduler's plan does not fit the manifest at object %llu",
@@ -108,18 +132,17 @@ static int push_plan_take_object(struct push *push, const struct push_plan_line 
 	object->is_pack = line->is_pack;
 	object->size_bytes = line->object_bytes;
 	object->chunk_count = line->chunk_count;
-	object->gap_seq = push->plan_next_seq;
-	object->gap_offset = push_lines_place(&push->plan_lines);
 	object->first_seq = line->first_seq;
 	object->last_seq = line->last_seq;
 	int r = str_copy(line->ticket, object->ticket, sizeof(object->ticket))
-			? push_lines_skip(&push->plan_lines, line->last_seq + 1, err)
+			? push_plan_place(push, object, err)
 			: err_set(err, ERR_PEER, "the scheduler's plan has a ticket with a NUL");
 	if (r < 0) {
 		free(object);
 		return r;
 	}
-	push->plan_next_seq = line->last_seq + 1;
+	push->plan_object_count++;
+	push->plan_bytes += object->size_bytes;
 	push->plan_object = object;
 	push_read_object(push, object);
 	return 0;
@@ -239,6 +262,9 @@ static int push_plan_answered(struct push *push, int64_t now_us, struct err *err
 	if (!has_more && push->plan_object != NULL)
 		return err_set(err, ERR_PEER, "the scheduler's plan ends within object %llu",
 			       (unsigned long long)push->plan_object->file_id);
+	if (!has_more && push->plan_bytes != push->walk.total_bytes)
+		return err_set(err, ERR_PEER, "the scheduler's plan is of %llu bytes, the folder has %llu",
+			       (unsigned long long)push->plan_bytes, (unsigned long long)push->walk.total_bytes);
 	if (!has_more)
 		push_plan_finish(push);
 	return 0;
@@ -248,6 +274,8 @@ void push_plan_begin(struct push *push)
 {
 	push->plan_call = FETCH_CALL_INIT;
 	push_lines_init(&push->plan_lines, push->manifest_fd);
+	push_lines_init(&push->back_lines, push->manifest_fd);
+	push->plan_object_count = push->plan_bytes = 0;
 	push->plan_after_file = push->plan_after_chunk = push->plan_next_seq = 0;
 	push->plan_object = NULL;
 	push->is_plan_running = push->is_plan_done = push->is_plan_finished = false;
@@ -277,4 +305,5 @@ void push_plan_end(struct push *push)
 	push->plan_object = NULL;
 	buf_fini(&push->plan_call.answer);
 	push_lines_fini(&push->plan_lines);
+	push_lines_fini(&push->back_lines);
 }

@@ -1,18 +1,11 @@
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "folder/push_impl.h"
 #include "sys/fs.h"
 #include "sys/quiet.h"
 
-/* What is read at once: small enough to be hashed while it is still in the processor's cache. */
-#define READ_PIECE_BYTES    (256 * KIB)
 #define DIGESTS_FLUSH_BYTES (256 * KIB)
 
 /* One object being read: a cursor over the files that make it up, in manifest order. */
@@ -24,32 +17,36 @@ struct reader {
 	char *scratch;
 	bool is_digest_wanted; /* of whole files */
 	bool is_changed;       /* the object cannot be sent: a file of it is not what the manifest says */
+	bool has_noted;        /* some entry of it, or before it, is not what the manifest says */
 	bool is_single;        /* the object is one file in one chunk: hashed once, since both digests are the same */
 	/* The open file. */
-	int fd;
+	struct push_file file;
 	struct manifest_entry entry;
-	struct stat before;
 	uint64_t file_at;
 	char file_hex[DIGEST_HEX_SIZE]; /* of the file that ended last */
 };
 
 /* --- notes to the pushing thread --- */
-PRINTF(3, 4) static void read_note(struct reader *reader, struct str path, const char *fmt, ...)
+/* The entry at hand is not what the manifest says of it. is_final: sending it again would not mend it. */
+static void read_note(struct reader *reader, bool is_final, const char *reason)
 {
 	struct push_shared *shared = &reader->push->shared;
-	struct push_note *note = must_zalloc(1, sizeof(*note) + path.size + 1);
-	memcpy(note->text, path.data, path.size);
-	note->path = (struct str){ note->text, path.size };
-	va_list args;
-	va_start(args, fmt);
-	vsnprintf(note->reason, sizeof(note->reason), fmt, args);
-	va_end(args);
+	const struct manifest_entry *entry = &reader->entry;
+	bool is_inside = entry->seq >= reader->object->first_seq && entry->seq <= reader->object->last_seq;
+	struct push_note *note = must_zalloc(1, sizeof(*note) + entry->path.size + 1);
+	memcpy(note->text, entry->path.data, entry->path.size);
+	note->path = (struct str){ note->text, entry->path.size };
+	note->seq = entry->seq;
+	note->first_seq = is_inside ? reader->object->first_seq : entry->seq;
+	note->last_seq = is_inside ? reader->object->last_seq : entry->seq;
+	note->is_final = is_final;
+	snprintf(note->reason, sizeof(note->reason), "%s", reason);
 	atomic_fetch_add(&shared->changed_count, 1);
 	pthread_mutex_lock(&shared->lock);
 	*shared->note_tail = note;
 	shared->note_tail = &note->next;
 	pthread_mutex_unlock(&shared->lock);
-	reader->is_changed = true;
+	reader->is_changed = reader->has_noted = true;
 }
 
 static void read_fail(struct reader *reader, const struct err *err)
@@ -87,7 +84,6 @@ int push_digests_flush(struct push *push, struct err *err)
 static int read_emit_digest(struct reader *reader, struct err *err)
 {
 	struct push_shared *shared = &reader->push->shared;
-	digest_hex(reader->file_digest, reader->file_hex);
 	pthread_mutex_lock(&shared->lock);
 	buf_printf(&shared->digests, "%llu %s\n", (unsigned long long)reader->entry.seq, reader->file_hex);
 	int r = shared->digests.size >= DIGESTS_FLUSH_BYTES || shared->digests.is_failed
@@ -98,81 +94,58 @@ static int read_emit_digest(struct reader *reader, struct err *err)
 	return r;
 }
 
-/* --- files --- */
-static bool read_is_as_scanned(struct reader *reader, const struct stat *now)
+static bool read_is_digested(struct push *push, uint64_t seq)
 {
-	const struct manifest_entry *entry = &reader->entry;
-	int64_t mtime_ns = (int64_t)now->st_mtim.tv_sec * 1000000000 + now->st_mtim.tv_nsec;
-	if (!S_ISREG(now->st_mode))
-		read_note(reader, entry->path, "it is not a file any more");
-	else if ((uint64_t)now->st_size != entry->size_bytes)
-		read_note(reader, entry->path, "its size went from %llu to %llu bytes since the scan",
-			  (unsigned long long)entry->size_bytes, (unsigned long long)now->st_size);
-	else if (mtime_ns != entry->mtime_ns)
-		read_note(reader, entry->path, "it was modified since the scan");
-	else
-		return true;
-	return false;
+	pthread_mutex_lock(&push->shared.lock);
+	bool is_digested = (push->shared.digested[seq / 8] & (1u << (seq % 8))) != 0;
+	pthread_mutex_unlock(&push->shared.lock);
+	return is_digested;
 }
 
+static void read_set_digested(struct push *push, uint64_t seq)
+{
+	pthread_mutex_lock(&push->shared.lock);
+	push->shared.digested[seq / 8] |= (uint8_t)(1u << (seq % 8));
+	pthread_mutex_unlock(&push->shared.lock);
+}
+
+/* --- files --- */
 static bool read_open(struct reader *reader)
 {
 	struct push *push = reader->push;
-	/* O_NONBLOCK: a named pipe that took the file's place must not hang the reader. It means nothing to a file. */
-	reader->fd = walk_open(push->root_fd, reader->entry.path.data, O_RDONLY | O_NONBLOCK | O_NOCTTY,
-			       push->options->links);
-	if (reader->fd < 0) {
-		if (reader->fd == -ENOENT)
-			read_note(reader, reader->entry.path, "it vanished since the scan");
-		else
-			read_note(reader, reader->entry.path, "it cannot be opened: %s", strerror(-reader->fd));
-		reader->fd = -1;
+	char reason[PUSH_REASON_SIZE];
+	if (!push_file_open(&reader->file, push->root_fd, push->options->links, &reader->entry, reason)) {
+		read_note(reader, false, reason);
 		return false;
 	}
-	if (fstat(reader->fd, &reader->before) < 0) {
-		read_note(reader, reader->entry.path, "it cannot be examined: %s", strerror(errno));
-		return false;
-	}
-	if (!read_is_as_scanned(reader, &reader->before))
-		return false;
-	if (reader->entry.size_bytes > READ_PIECE_BYTES)
-		(void)posix_fadvise(reader->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 	digest_restart(reader->file_digest);
 	reader->file_at = 0;
 	return true;
 }
 
-/* The file's last byte was read: is it still the same file, and does it end here? */
-static bool read_close(struct reader *reader)
+/* The file's last byte was read, or the last that was wanted of it: is it still the same file, and does it end here? */
+static bool read_close(struct reader *reader, bool is_whole)
 {
-	struct stat after;
-	char more;
-	bool is_good = false;
-	ssize_t r = pread(reader->fd, &more, 1, (off_t)reader->entry.size_bytes);
-	if (r < 0)
-		read_note(reader, reader->entry.path, "it cannot be read to its end: %s", strerror(errno));
-	else if (r > 0)
-		read_note(reader, reader->entry.path, "it grew while it was read");
-	else if (fstat(reader->fd, &after) < 0)
-		read_note(reader, reader->entry.path, "it cannot be examined after reading: %s", strerror(errno));
-	else if (after.st_ino != reader->before.st_ino || after.st_dev != reader->before.st_dev)
-		read_note(reader, reader->entry.path, "another file took its place while it was read");
-	else
-		is_good = read_is_as_scanned(reader, &after);
-	fs_close(&reader->fd);
-	return is_good;
+	char reason[PUSH_REASON_SIZE];
+	if (is_whole)
+		digest_hex(reader->file_digest, reader->file_hex);
+	if (push_file_close(&reader->file, &reader->entry, is_whole ? reader->file_hex : NULL, reader->file_digest,
+			    reader->scratch, reason))
+		return true;
+	read_note(reader, false, reason);
+	return false;
 }
 
 /* A file without bytes: nothing to send, but it must still be there and empty, and it has a digest. */
 static int read_empty(struct reader *reader, struct err *err)
 {
 	bool was_changed = reader->is_changed;
-	if (read_open(reader) && read_close(reader)) {
+	if (read_open(reader) && read_close(reader, true)) {
 		int r = read_emit_digest(reader, err);
 		if (r < 0)
 			return r;
+		read_set_digested(reader->push, reader->entry.seq);
 	}
-	fs_close(&reader->fd);
 	/* An empty file's change is reported, but it does not spoil the object that it happens to stand in. */
 	reader->is_changed = was_changed;
 	return 0;
@@ -194,10 +167,8 @@ static int read_next_file(struct reader *reader, uint64_t last_seq, struct err *
 				return r;
 			continue;
 		}
-		if (!read_open(reader)) {
-			fs_close(&reader->fd);
+		if (!read_open(reader))
 			return -ERR_SOURCE_CHANGED;
-		}
 		reader->is_single = reader->is_digest_wanted && reader->object->chunk_count == 1 &&
 				    reader->entry.size_bytes == reader->object->size_bytes;
 		return 0;
@@ -208,7 +179,7 @@ static int read_next_file(struct reader *reader, uint64_t last_seq, struct err *
 /* The open file has been read to its end. */
 static int read_end_file(struct reader *reader, struct err *err)
 {
-	if (!read_close(reader))
+	if (!read_close(reader, reader->is_digest_wanted))
 		return -ERR_SOURCE_CHANGED;
 	return reader->is_digest_wanted ? read_emit_digest(reader, err) : 0;
 }
@@ -223,12 +194,23 @@ static void read_hash(struct reader *reader, const char *piece, size_t size)
 		digest_feed(reader->chunk_digest, piece, size);
 }
 
+/* Nothing came where the manifest says that there are bytes. number: the system's word, 0 at the end of the file. */
+static int read_cut(struct reader *reader, int number)
+{
+	char reason[PUSH_REASON_SIZE] = "it shrank while it was read";
+	if (number != 0)
+		snprintf(reason, sizeof(reason), "it cannot be read: %s", strerror(number));
+	read_note(reader, number != 0, reason);
+	fs_close(&reader->file.fd);
+	return -ERR_SOURCE_CHANGED;
+}
+
 /* Reads the object's next `size` bytes. With a target they are kept there, else they are only hashed. */
 static int read_bytes(struct reader *reader, char *target, uint64_t size, struct err *err)
 {
 	int r;
 	for (uint64_t done = 0; done < size;) {
-		if (reader->fd < 0) {
+		if (reader->file.fd < 0) {
 			r = read_next_file(reader, reader->object->last_seq, err);
 			if (r == 1)
 				return err_set(err, ERR_PEER, "the plan's object %llu is larger than its files",
@@ -237,16 +219,12 @@ static int read_bytes(struct reader *reader, char *target, uint64_t size, struct
 				return r;
 		}
 		uint64_t left = reader->entry.size_bytes - reader->file_at;
-		size_t want = min_size((size_t)(left < size - done ? left : size - done), READ_PIECE_BYTES);
+		size_t want = min_size((size_t)(left < size - done ? left : size - done), PUSH_PIECE_BYTES);
 		char *piece = target != NULL ? target + done : reader->scratch;
 		size_t got = 0;
-		r = fs_read_all(reader->fd, piece, want, (int64_t)reader->file_at, &got, err);
-		if (r < 0)
-			read_note(reader, reader->entry.path, "it cannot be read: %s", strerror(err->sys_errno));
-		else if (got < want)
-			read_note(reader, reader->entry.path, "it shrank while it was read");
+		r = fs_read_all(reader->file.fd, piece, want, (int64_t)reader->file_at, &got, err);
 		if (r < 0 || got < want)
-			return -ERR_SOURCE_CHANGED;
+			return read_cut(reader, r < 0 ? err->sys_errno : 0);
 		read_hash(reader, piece, want);
 		reader->file_at += want;
 		done += want;
@@ -308,7 +286,7 @@ static int read_planned_bytes(struct reader *reader, const struct push_planned *
 {
 	if (!reader->is_digest_wanted && !reader->object->is_pack) {
 		/* Chunks before this one may have been left unread. */
-		if (reader->fd < 0) {
+		if (reader->file.fd < 0) {
 			int r = read_next_file(reader, reader->object->last_seq, err);
 			if (r != 0)
 				return r < 0 ? r : err_set(err, ERR_PEER, "the plan's object has no file");
@@ -334,8 +312,7 @@ static int read_stored(struct reader *reader, const struct push_planned *planned
 	int r = read_planned_bytes(reader, planned, NULL, hex, err);
 	if (r < 0 || strcmp(hex, planned->digest) == 0)
 		return r;
-	read_note(reader, reader->entry.path,
-		  "its content is not what was sent before, though size and time are the same (touch it, push again)");
+	read_note(reader, false, "its content is not what was sent before, though size and time are the same");
 	return -ERR_SOURCE_CHANGED;
 }
 
@@ -385,9 +362,9 @@ static int read_chunks(struct reader *reader, struct err *err)
  * object was found changed, a look at its other files, so that all that changed are named at once. */
 static int read_rest(struct reader *reader, struct err *err)
 {
-	if (reader->fd >= 0 && !reader->is_changed)
-		(void)read_close(reader);
-	fs_close(&reader->fd);
+	if (reader->file.fd >= 0 && !reader->is_changed)
+		(void)read_close(reader, false);
+	fs_close(&reader->file.fd);
 	if (!reader->is_digest_wanted && !reader->is_changed)
 		return 0;
 	for (;;) {
@@ -395,60 +372,43 @@ static int read_rest(struct reader *reader, struct err *err)
 		if (r == 1)
 			return 0;
 		if (r == 0 && !reader->is_changed) {
-			fs_close(&reader->fd);
+			fs_close(&reader->file.fd);
 			return err_set(err, ERR_PEER, "the plan's object %llu is smaller than its files",
 				       (unsigned long long)reader->object->file_id);
 		}
 		if (r < 0 && r != -ERR_SOURCE_CHANGED)
 			return r;
-		fs_close(&reader->fd);
+		fs_close(&reader->file.fd);
 	}
 }
 
-/* The entries before the object. */
+/* The entries before the object: empty files among them have digests. Those with bytes lie in objects of their own, which a revision made. */
 static int read_gap(struct reader *reader, struct err *err)
 {
-	const struct push_object *object = reader->object;
-	if (!reader->is_digest_wanted)
-		return push_lines_skip(&reader->lines, object->first_seq, err);
-	if (object->first_seq == 0)
-		return 0;
-	int r = read_next_file(reader, object->first_seq - 1, err);
-	fs_close(&reader->fd);
-	if (r == 1 || (r < 0 && r != -ERR_SOURCE_CHANGED))
-		return r < 0 ? r : 0;
-	return err_set(err, ERR_PEER, "the plan leaves out a file of %llu bytes",
-		       (unsigned long long)reader->entry.size_bytes);
-}
-
-static bool read_is_digested(struct push *push, uint64_t file_id)
-{
-	pthread_mutex_lock(&push->shared.lock);
-	bool is_digested = file_id == 0 ? push->shared.is_tail_digested
-					: (push->shared.digested[file_id / 8] & (1u << (file_id % 8))) != 0;
-	pthread_mutex_unlock(&push->shared.lock);
-	return is_digested;
-}
-
-static void read_set_digested(struct push *push, uint64_t file_id)
-{
-	pthread_mutex_lock(&push->shared.lock);
-	if (file_id == 0)
-		push->shared.is_tail_digested = true;
-	else
-		push->shared.digested[file_id / 8] |= (uint8_t)(1u << (file_id % 8));
-	pthread_mutex_unlock(&push->shared.lock);
+	while (reader->lines.seq < reader->object->first_seq) {
+		uint64_t seq = reader->lines.seq;
+		int r = push_lines_next(&reader->lines, &reader->entry, err);
+		if (r <= 0)
+			return r;
+		if (reader->entry.type != MANIFEST_FILE || reader->entry.size_bytes > 0 ||
+		    read_is_digested(reader->push, seq))
+			continue;
+		r = read_empty(reader, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
 }
 
 static int read_object(struct reader *reader, struct err *err)
 {
 	struct push *push = reader->push;
 	struct push_object *object = reader->object;
-	reader->is_digest_wanted = !read_is_digested(push, object->file_id);
-	reader->is_changed = reader->is_single = false;
+	reader->is_changed = reader->is_single = reader->has_noted = false;
 	push_lines_init_at(&reader->lines, push->manifest_fd, object->gap_offset, object->gap_seq);
-	uint64_t changed_before = atomic_load(&push->shared.changed_count);
 	int r = read_gap(reader, err);
+	reader->is_digest_wanted = object->file_id != 0 && !read_is_digested(push, object->first_seq);
+	reader->has_noted = false;
 	if (r == 0)
 		r = read_chunks(reader, err);
 	pthread_mutex_lock(&push->shared.lock);
@@ -456,10 +416,9 @@ static int read_object(struct reader *reader, struct err *err)
 	pthread_mutex_unlock(&push->shared.lock);
 	if (r == 0 && object->file_id != 0 && !is_stopping)
 		r = read_rest(reader, err);
-	/* Any change at all (of an empty file beside the object, say) ends the push before `complete`, so the count of all threads will do. */
-	if (r == 0 && !is_stopping && changed_before == atomic_load(&push->shared.changed_count))
-		read_set_digested(push, object->file_id);
-	fs_close(&reader->fd);
+	if (r == 0 && object->file_id != 0 && !is_stopping && !reader->has_noted)
+		read_set_digested(push, object->first_seq);
+	fs_close(&reader->file.fd);
 	push_lines_fini(&reader->lines);
 	return r;
 }
@@ -494,10 +453,10 @@ static struct push_object *read_take_object(struct push_shared *shared)
 static void *read_main(void *owner)
 {
 	struct push *push = owner;
-	struct reader reader = { .push = push, .fd = -1 };
+	struct reader reader = { .push = push, .file = { .fd = -1 } };
 	reader.file_digest = digest_new(push->options->digest);
 	reader.chunk_digest = digest_new(push->options->digest);
-	reader.scratch = must_alloc(READ_PIECE_BYTES);
+	reader.scratch = must_alloc(PUSH_PIECE_BYTES);
 	struct err err = ERR_INIT;
 	while ((reader.object = read_take_object(&push->shared)) != NULL) {
 		int r = read_object(&reader, &err);
