@@ -48,6 +48,7 @@ static const struct store_ops sqlite_ops = {
 	.bind_digests = sql_bind_digests,
 	.chunks_reopen = sql_chunks_reopen,
 	.copies_set = sql_copies_set,
+	.chunks_lose = sql_chunks_lose,
 	.node_save = sql_node_save,
 	.node_list = sql_node_list,
 	.order_save = sql_order_save,

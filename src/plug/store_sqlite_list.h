@@ -89,6 +89,11 @@ SQL(COPIES_SUM, "SELECT count(*), coalesce(sum(size_bytes),0), count(*) FILTER (
 SQL(COPIES_DROP, "UPDATE chunks SET actual_node=CASE WHEN actual_node=?4 THEN copy_node ELSE actual_node END,"
 		 " copy_node='', updated_us=?5" COPIES_WHERE)
 #undef COPIES_WHERE
+/* What is stored as it was read, and no more on one of its nodes: lost, or kept by the other copy. */
+SQL(CHUNK_LOSE,
+    "UPDATE chunks SET state=?8, actual_node=?9, digest=?10, copy_node='', updated_us=?11 WHERE transfer=?1"
+    " AND file_id=?2 AND chunk_index=?3 AND state='stored' AND actual_node=?4 AND copy_node=?5 AND digest=?6"
+    " AND updated_us=?7")
 #undef TRANSFER_COLUMNS
 
 SQL(REVISE_GET, "SELECT num, state, version, entry_count, object_count, chunk_count,"
