@@ -22,6 +22,18 @@ void disk_chunk_path(const char *transfer_id, uint64_t file_id, uint64_t chunk_i
 		       transfer_id, file_id, chunk_index);
 }
 
+void disk_chunk_name(const char *transfer_id, uint64_t file_id, uint64_t chunk_index, char *target, size_t target_size)
+{
+	(void)snprintf(target, target_size, "%s_%" PRIu64 "_%" PRIu64 ".part", transfer_id, file_id, chunk_index);
+}
+
+void disk_folder_path(const char *transfer_id, uint64_t file_id, char *target, size_t target_size)
+{
+	(void)snprintf(target, target_size, "tmp/%s/%" PRIu64, transfer_id, file_id);
+}
+
+struct hash128 disk_name_key(const char *text) { return hash128(text, strlen(text)); }
+
 /* --- failures --- */
 
 static enum err_code failure_code(int number)
@@ -58,17 +70,15 @@ int disk_fail(struct disk *disk, struct err *err, const char *doing)
 
 /* --- opening --- */
 
-/* "X.part.<request>": begun and never committed. */
-static bool is_unfinished(const char *name)
+bool disk_is_unfinished(const char *name)
 {
 	const char *part = strstr(name, ".part.");
 
 	return part && part[sizeof(".part.") - 1] != '\0';
 }
 
-/* Calls each(owner, fd of parent, name) for the entries of the folder until it returns something else than 0; dir_fd is taken. */
-static int for_each_entry(int dir_fd, int (*each)(void *owner, int dir_fd, const char *name, struct err *err),
-			  void *owner, struct err *err)
+int disk_each_entry(int dir_fd, int (*each)(void *owner, int dir_fd, const char *name, struct err *err), void *owner,
+		    struct err *err)
 {
 	DIR *dir = fdopendir(dir_fd);
 	const struct dirent *entry;
@@ -97,16 +107,23 @@ static int for_each_entry(int dir_fd, int (*each)(void *owner, int dir_fd, const
 	return r < 0 ? r : 0;
 }
 
-static int clean_file(void *owner UNUSED, int dir_fd, const char *name, struct err *err)
+static int clean_file(void *owner, int dir_fd, const char *name, struct err *err)
 {
-	if (!is_unfinished(name) || unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
+	struct disk *disk = owner;
+
+	if (!disk_is_unfinished(name))
+		return 0;
+	if (unlinkat(dir_fd, name, 0) == 0) {
+		disk->counts.unfinished_removed++;
+		return 0;
+	}
+	if (errno == ENOENT)
 		return 0;
 	return err_sys(err, ERR_DISK, errno, "cannot remove the unfinished chunk '%.200s'", name);
 }
 
-/* What is not a folder here is nobody's chunk: left alone. */
-static int enter(int dir_fd, const char *name, int (*each)(void *owner, int dir_fd, const char *name, struct err *err),
-		 struct err *err)
+int disk_enter(int dir_fd, const char *name, int (*each)(void *owner, int dir_fd, const char *name, struct err *err),
+	       void *owner, struct err *err)
 {
 	const int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
@@ -114,16 +131,16 @@ static int enter(int dir_fd, const char *name, int (*each)(void *owner, int dir_
 		return errno == ENOTDIR || errno == ELOOP || errno == ENOENT
 			       ? 0
 			       : err_sys(err, ERR_DISK, errno, "cannot enter the folder '%.200s'", name);
-	return for_each_entry(fd, each, NULL, err);
+	return disk_each_entry(fd, each, owner, err);
 }
 
-static int clean_file_folder(void *owner UNUSED, int dir_fd, const char *name, struct err *err)
+static int clean_file_folder(void *owner, int dir_fd, const char *name, struct err *err)
 {
-	return enter(dir_fd, name, clean_file, err);
+	return disk_enter(dir_fd, name, clean_file, owner, err);
 }
-static int clean_transfer(void *owner UNUSED, int dir_fd, const char *name, struct err *err)
+static int clean_transfer(void *owner, int dir_fd, const char *name, struct err *err)
 {
-	return enter(dir_fd, name, clean_file_folder, err);
+	return disk_enter(dir_fd, name, clean_file_folder, owner, err);
 }
 
 static int open_layout(struct disk *disk, struct err *err)
@@ -142,7 +159,7 @@ static int open_layout(struct disk *disk, struct err *err)
 	if (fs_check_dir(disk->tmp_path, err) < 0)
 		return -(int)err->code;
 	fd = fs_open_beneath(disk->root_fd, "tmp", O_RDONLY | O_DIRECTORY, 0, err);
-	return fd < 0 ? fd : for_each_entry(fd, clean_transfer, NULL, err);
+	return fd < 0 ? fd : disk_each_entry(fd, clean_transfer, disk, err);
 }
 
 int disk_open(const struct disk_options *options, struct disk **ret_disk, struct err *err)
@@ -328,7 +345,7 @@ int disk_transfers(struct disk *disk, struct buf *lines, struct err *err)
 
 	if (fd < 0)
 		return fd;
-	const int r = for_each_entry(fd, list_transfer, lines, to);
+	const int r = disk_each_entry(fd, list_transfer, lines, to);
 	return r == 0 && lines->is_failed ? err_set(to, ERR_NO_MEMORY, "no memory for the list of transfers") : r;
 }
 

@@ -11,7 +11,11 @@
 
 #include "base/digest.h"
 #include "base/err.h"
+#include "base/rng.h"
+#include "folder/held.h"
 #include "sys/fs.h"
+
+#define DISK_NAME_SIZE 192
 
 struct disk;
 struct disk_options {
@@ -31,6 +35,7 @@ struct disk_chunk {
 
 struct disk_counts {
 	uint64_t chunks_written, write_failures; /* since disk_open */
+	uint64_t unfinished_removed;             /* by disk_open: files that a former process had begun */
 };
 void disk_counts(struct disk *disk, struct disk_counts *ret);
 /* The directory self-check. Passing closes the breaker, failing opens it (-ERR_DISK; err is the diagnosis). -ERR_DISK_LOW: full, not broken.
@@ -63,6 +68,24 @@ bool disk_has(struct disk *disk, const char *transfer_id, uint64_t file_id, uint
 /* Opens a durable chunk for reading: fd and its size, or -ERR_CHUNK_GONE. */
 int disk_read(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index, uint64_t *ret_size,
 	      struct err *err);
+/* The durable chunks of a transfer within a range, in (file, chunk) order, at most `limit` (ret_chunks has as many places); *ret_more: others follow the
+ * last one. Each is as durable as one that was acknowledged: what a former process named is synced first. Digests are those that were written, or are
+ * computed from the bytes; that may end a page early. Memory does not grow with the number of chunks. */
+int disk_list(struct disk *disk, const char *transfer_id, enum digest_kind kind, const struct held_range *range,
+	      size_t limit, struct held_chunk *ret_chunks, size_t *ret_count, bool *ret_more, struct err *err);
+
+/* A file that was begun and never committed: tmp/<transfer_id>/<file_id>/<name>. */
+struct disk_stray {
+	char transfer_id[ULID_SIZE];
+	uint64_t file_id, chunk_index, size_bytes;
+	char name[DISK_NAME_SIZE];
+};
+/* Those that were last written before before_wall_us and are no writer's of this process; at most `limit`. Returns how many, or negative. */
+int disk_strays(struct disk *disk, int64_t before_wall_us, struct disk_stray *ret_strays, size_t limit,
+		struct err *err);
+/* Unless somebody has written it meanwhile. Absent is fine. */
+int disk_remove_stray(struct disk *disk, const struct disk_stray *stray, int64_t before_wall_us, struct err *err);
+
 /* One durable chunk. -ERR_CHUNK_GONE when it is not here, -ERR_BUSY while somebody writes it. */
 int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index,
 		      struct err *err);

@@ -4,28 +4,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "folder/disk_inside.h"
 #include "base/clock.h"
 #include "base/rng.h"
 
-#define REQUEST_ID_MAX   40
-#define FOLDER_PATH_SIZE 64
-#define NAME_SIZE        192
-#define READ_PIECE_BYTES (256 * KIB)
-#define FILE_MODE        0600
-/* Of a durable chunk: "<kind>:<hex>", what its sender gave and we wrote. */
-#define DIGEST_ATTRIBUTE "user.heng.digest"
+#define REQUEST_ID_MAX 40
+#define FILE_MODE      0600
 
 struct disk_put {
 	struct disk *disk;
 	struct disk_put *next; /* in its bucket of turns; disk->lock */
 	struct hash128 key;
 	char transfer_id[ULID_SIZE];
-	char folder[FOLDER_PATH_SIZE]; /* tmp/<transfer>/<file> */
-	char name[NAME_SIZE], part_name[NAME_SIZE];
+	char folder[DISK_FOLDER_SIZE]; /* tmp/<transfer>/<file> */
+	char name[DISK_NAME_SIZE], part_name[DISK_NAME_SIZE];
 	uint64_t size_bytes, written_bytes;
 	uint64_t reserved_bytes;  /* disk->lock */
 	bool has_turn, is_fenced; /* disk->lock */
@@ -41,19 +35,6 @@ struct disk_put {
 };
 
 /* --- names --- */
-
-static void chunk_name(const char *transfer_id, uint64_t file_id, uint64_t chunk_index, char *target,
-		       size_t target_size)
-{
-	(void)snprintf(target, target_size, "%s_%" PRIu64 "_%" PRIu64 ".part", transfer_id, file_id, chunk_index);
-}
-
-static void folder_path(const char *transfer_id, uint64_t file_id, char *target, size_t target_size)
-{
-	(void)snprintf(target, target_size, "tmp/%s/%" PRIu64, transfer_id, file_id);
-}
-
-static struct hash128 text_hash(const char *text) { return hash128(text, strlen(text)); }
 
 static bool is_request_id(const char *text)
 {
@@ -115,6 +96,18 @@ static struct disk_put **turn_place(struct disk *disk, struct hash128 key)
 	while (*place && ((*place)->key.low != key.low || (*place)->key.high != key.high))
 		place = &(*place)->next;
 	return place;
+}
+
+bool disk_is_written(struct disk *disk, struct hash128 key, const char *part_name)
+{
+	const struct disk_put *holder;
+	bool result;
+
+	pthread_mutex_lock(&disk->lock);
+	holder = *turn_place(disk, key);
+	result = holder && strcmp(holder->part_name, part_name) == 0;
+	pthread_mutex_unlock(&disk->lock);
+	return result;
 }
 
 /* disk->lock held. */
@@ -230,12 +223,12 @@ static struct disk_put *put_new(struct disk *disk, const struct disk_chunk *chun
 	put->kind = chunk->digest;
 	(void)snprintf(put->transfer_id, sizeof(put->transfer_id), "%s", chunk->transfer_id);
 	(void)snprintf(put->digest_hex, sizeof(put->digest_hex), "%s", chunk->digest_hex);
-	folder_path(chunk->transfer_id, chunk->file_id, put->folder, sizeof(put->folder));
-	chunk_name(chunk->transfer_id, chunk->file_id, chunk->chunk_index, put->name,
-		   sizeof(put->name) - REQUEST_ID_MAX - 1);
+	disk_folder_path(chunk->transfer_id, chunk->file_id, put->folder, sizeof(put->folder));
+	disk_chunk_name(chunk->transfer_id, chunk->file_id, chunk->chunk_index, put->name,
+			sizeof(put->name) - REQUEST_ID_MAX - 1);
 	(void)snprintf(put->part_name, sizeof(put->part_name), "%.*s.%s",
 		       (int)sizeof(put->part_name) - REQUEST_ID_MAX - 2, put->name, chunk->request_id);
-	put->key = text_hash(put->name);
+	put->key = disk_name_key(put->name);
 	return put;
 }
 
@@ -273,55 +266,11 @@ static int open_folder(struct disk_put *put, struct err *err)
 	return put_fail(put, err, "cannot open the chunk's folder");
 }
 
-static int digest_of_file(int fd, enum digest_kind kind, char target[DIGEST_HEX_SIZE], struct err *err)
-{
-	struct digest *digest = digest_new(kind);
-	char *piece = must_alloc(READ_PIECE_BYTES);
-	int64_t offset = 0;
-	size_t size = 0;
-	int r;
-
-	do {
-		r = fs_read_all(fd, piece, READ_PIECE_BYTES, offset, &size, err);
-		if (r < 0)
-			break;
-		digest_feed(digest, piece, size);
-		offset += (int64_t)size;
-	} while (size == READ_PIECE_BYTES);
-	digest_hex(digest, target);
-	digest_free(&digest);
-	free(piece);
-	return r;
-}
-
-/* Not every file system keeps attributes, nor has room for one; the sync that follows tells of a disk that is ill. Without it, rot that is met
- * after a restart looks like a sender with other bytes. */
-static void keep_digest(const struct disk_put *put)
-{
-	char text[DIGEST_HEX_SIZE + 16];
-	const int size = snprintf(text, sizeof(text), "%s:%s", digest_name(put->kind), put->digest_hex);
-
-	(void)fsetxattr(put->fd, DIGEST_ATTRIBUTE, text, (size_t)size, 0);
-}
-
 /* The digest of what we once wrote, by memory or by the file's attribute; false when neither knows one of that kind. */
 static bool written_digest(const struct disk_put *put, int fd, char target[DIGEST_HEX_SIZE])
 {
-	char text[DIGEST_HEX_SIZE + 16];
-	struct str rest, kind;
-	bool is_known;
-
-	pthread_mutex_lock(&put->disk->lock);
-	is_known = memo_digest(put->disk->memo, put->key, put->kind, target);
-	pthread_mutex_unlock(&put->disk->lock);
-	if (is_known)
-		return true;
-	const ssize_t size = fgetxattr(fd, DIGEST_ATTRIBUTE, text, sizeof(text));
-	if (size <= 0)
-		return false;
-	rest = (struct str){ text, (size_t)size };
-	return str_cut(&rest, ':', &kind) && str_eq_c(kind, digest_name(put->kind)) &&
-	       digest_hex_is_valid(put->kind, rest) && str_copy(rest, target, DIGEST_HEX_SIZE);
+	return disk_remembered_digest(put->disk, put->key, put->kind, target) ||
+	       disk_attribute_digest(fd, put->kind, target);
 }
 
 /* Is the chunk here already? DISK_HAVE, DISK_WRITE (absent, or what is there has rotted and is to be replaced), or a refusal. */
@@ -338,7 +287,7 @@ static int look(struct disk_put *put, struct err *err)
 		err_sys(err, ERR_DISK, errno, "cannot open '%s'", put->name);
 		return disk_fail(disk, err, "cannot look at the stored chunk");
 	}
-	if (digest_of_file(fd, put->kind, found_hex, err) < 0)
+	if (disk_digest_of_file(fd, put->kind, found_hex, err) < 0)
 		return disk_fail(disk, err, "cannot read the stored chunk");
 	if ((uint64_t)stat.st_size == put->size_bytes && strcmp(found_hex, put->digest_hex) == 0)
 		return DISK_HAVE;
@@ -369,14 +318,14 @@ static int open_part(struct disk_put *put, struct err *err)
 static int sync_folders(struct disk_put *put, struct err *err)
 {
 	struct disk *disk = put->disk;
-	char transfer_path[FOLDER_PATH_SIZE];
+	char transfer_path[DISK_FOLDER_SIZE];
 	bool is_file_known, is_transfer_known;
 	int r;
 
 	(void)snprintf(transfer_path, sizeof(transfer_path), "tmp/%s", put->transfer_id);
 	pthread_mutex_lock(&disk->lock);
-	is_file_known = disk->removing_count == 0 && memo_is_durable(disk->memo, text_hash(put->folder));
-	is_transfer_known = disk->removing_count == 0 && memo_is_durable(disk->memo, text_hash(transfer_path));
+	is_file_known = disk->removing_count == 0 && memo_is_durable(disk->memo, disk_name_key(put->folder));
+	is_transfer_known = disk->removing_count == 0 && memo_is_durable(disk->memo, disk_name_key(transfer_path));
 	pthread_mutex_unlock(&disk->lock);
 
 	r = fs_sync_dir(put->dir_fd, put->folder, err);
@@ -392,8 +341,8 @@ static int sync_folders(struct disk_put *put, struct err *err)
 	pthread_mutex_lock(&disk->lock);
 	/* A removal in between took names away, perhaps those we just synced. */
 	if (disk->removing_count == 0 && put->remove_count == disk->remove_count) {
-		memo_set_durable(disk->memo, text_hash(put->folder));
-		memo_set_durable(disk->memo, text_hash(transfer_path));
+		memo_set_durable(disk->memo, disk_name_key(put->folder));
+		memo_set_durable(disk->memo, disk_name_key(transfer_path));
 	}
 	pthread_mutex_unlock(&disk->lock);
 	return 0;
@@ -405,12 +354,8 @@ static int confirm(struct disk_put *put, struct err *err)
 {
 	struct disk *disk = put->disk;
 	char hex[DIGEST_HEX_SIZE];
-	bool is_durable;
 
-	pthread_mutex_lock(&disk->lock);
-	is_durable = memo_digest(disk->memo, put->key, put->kind, hex) && strcmp(hex, put->digest_hex) == 0;
-	pthread_mutex_unlock(&disk->lock);
-	if (is_durable)
+	if (disk_remembered_digest(disk, put->key, put->kind, hex) && strcmp(hex, put->digest_hex) == 0)
 		return DISK_HAVE;
 	if (sync_folders(put, err) < 0)
 		return put_fail(put, err, "cannot sync the folder of a stored chunk");
@@ -499,7 +444,7 @@ static int make_durable(struct disk_put *put, struct err *err)
 {
 	int r;
 
-	keep_digest(put);
+	disk_keep_digest(put->fd, put->kind, put->digest_hex);
 	if (put->ends_in_hole && fs_set_size(put->fd, put->size_bytes, err) < 0)
 		return disk_fail(put->disk, err, "cannot end a chunk");
 	r = fs_sync_data(put->fd, put->part_name, err);

@@ -1,0 +1,64 @@
+/* Digests of chunk files: of the bytes that are there, and what was once written, as memory or the file's attribute tell. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/xattr.h>
+
+#include "folder/disk_inside.h"
+
+#define READ_PIECE_BYTES (256 * KIB)
+/* Of a durable chunk: "<kind>:<hex>", what its sender gave and we wrote. */
+#define DIGEST_ATTRIBUTE "user.heng.digest"
+
+int disk_digest_of_file(int fd, enum digest_kind kind, char target[DIGEST_HEX_SIZE], struct err *err)
+{
+	struct digest *digest = digest_new(kind);
+	char *piece = must_alloc(READ_PIECE_BYTES);
+	int64_t offset = 0;
+	size_t size = 0;
+	int r;
+
+	do {
+		r = fs_read_all(fd, piece, READ_PIECE_BYTES, offset, &size, err);
+		if (r < 0)
+			break;
+		digest_feed(digest, piece, size);
+		offset += (int64_t)size;
+	} while (size == READ_PIECE_BYTES);
+	digest_hex(digest, target);
+	digest_free(&digest);
+	free(piece);
+	return r;
+}
+
+/* Not every file system keeps attributes, nor has room for one; the sync that follows tells of a disk that is ill. Without it, rot that is met
+ * after a restart looks like a sender with other bytes. */
+void disk_keep_digest(int fd, enum digest_kind kind, const char *digest_hex)
+{
+	char text[DIGEST_HEX_SIZE + 16];
+	const int size = snprintf(text, sizeof(text), "%s:%s", digest_name(kind), digest_hex);
+
+	(void)fsetxattr(fd, DIGEST_ATTRIBUTE, text, (size_t)size, 0);
+}
+
+bool disk_remembered_digest(struct disk *disk, struct hash128 key, enum digest_kind kind, char target[DIGEST_HEX_SIZE])
+{
+	bool is_known;
+
+	pthread_mutex_lock(&disk->lock);
+	is_known = memo_digest(disk->memo, key, kind, target);
+	pthread_mutex_unlock(&disk->lock);
+	return is_known;
+}
+
+bool disk_attribute_digest(int fd, enum digest_kind kind, char target[DIGEST_HEX_SIZE])
+{
+	char text[DIGEST_HEX_SIZE + 16];
+	const ssize_t size = fgetxattr(fd, DIGEST_ATTRIBUTE, text, sizeof(text));
+	struct str rest, word;
+
+	if (size <= 0)
+		return false;
+	rest = (struct str){ text, (size_t)size };
+	return str_cut(&rest, ':', &word) && str_eq_c(word, digest_name(kind)) && digest_hex_is_valid(kind, rest) &&
+	       str_copy(rest, target, DIGEST_HEX_SIZE);
+}
