@@ -45,6 +45,8 @@ const struct conf_row node_conf_rows[] = {
 	  .help = "how far clocks may differ" },
 	{ "sweep_interval", CONF_DURATION, FIELD(sweep_interval_us), 100 * MSEC_US, (int64_t)24 * 3600 * SEC_US, "60s",
 	  .help = "between two looks for files of transfers that are over" },
+	{ "stray_after", CONF_DURATION, FIELD(stray_after_us), SEC_US, (int64_t)365 * 24 * 3600 * SEC_US, "24h",
+	  .help = "an unfinished chunk's file that nobody has written for that long goes" },
 	{ "receipt_journal", CONF_SIZE, FIELD(receipt_journal_bytes), .fallback = "64MiB",
 	  .help = "receipts kept in state_dir while the scheduler is away; 0: none" },
 	{ "threads", CONF_INT, FIELD(threads), 0, 256, "0", .help = "network threads; 0: one per core" },
@@ -71,7 +73,7 @@ static bool is_internal(const struct node *node, const struct http_call *call)
 	return fits;
 }
 
-static bool refuse_stranger(const struct node *node, struct http_call *call)
+bool node_refuse_stranger(const struct node *node, struct http_call *call)
 {
 	struct err err;
 
@@ -155,6 +157,7 @@ static int health_run(struct http_task *task)
 	json_c(&json, "status", is_failed ? "failed" : is_low ? "disk_low" : "ok");
 	json_c(&json, "node_id", node->id);
 	json_c(&json, "incarnation", node->incarnation);
+	json_c(&json, "start_id", node->start_id);
 	json_u64(&json, "free_bytes", space.free_bytes + reserved_bytes);
 	json_u64(&json, "total_bytes", space.total_bytes);
 	json_u64(&json, "inodes_free", space.inodes_free);
@@ -224,7 +227,7 @@ static void read_begin(struct http_call *call, void *app)
 	struct chunk_read *read;
 	struct err err = ERR_INIT;
 
-	if (refuse_stranger(node, call))
+	if (node_refuse_stranger(node, call))
 		return;
 	read = must_zalloc(1, sizeof(*read));
 	*read = (struct chunk_read){ .node = node, .call = call, .fd = -1 };
@@ -273,7 +276,7 @@ static void place_begin(struct http_call *call, void *app)
 {
 	struct node *node = app;
 
-	if (!refuse_stranger(node, call))
+	if (!node_refuse_stranger(node, call))
 		http_run_task(call, node->work, 0, 16 * KIB, place_run);
 }
 
@@ -295,7 +298,7 @@ static void remove_chunk_begin(struct http_call *call, void *app)
 {
 	struct node *node = app;
 
-	if (!refuse_stranger(node, call))
+	if (!node_refuse_stranger(node, call))
 		http_run_task(call, node->work, 0, ANSWER_MAX, remove_chunk_run);
 }
 
@@ -316,7 +319,7 @@ static void remove_begin(struct http_call *call, void *app)
 {
 	struct node *node = app;
 
-	if (!refuse_stranger(node, call))
+	if (!node_refuse_stranger(node, call))
 		http_run_task(call, node->work, 0, ANSWER_MAX, remove_run);
 }
 
@@ -325,6 +328,7 @@ static const struct http_route routes[] = {
 	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk", read_begin },
 	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk/place", place_begin },
 	{ "DELETE", "/internal/v1/chunk/:transfer/:file/:chunk", remove_chunk_begin },
+	{ "GET", "/internal/v1/transfer/:transfer/chunks", node_list_begin },
 	{ "DELETE", "/internal/v1/transfer/:transfer", remove_begin },
 	{ "GET", "/health", health_begin },
 	{ NULL, NULL, NULL },
@@ -477,7 +481,9 @@ static int open_sweep(struct node *node, const struct node_conf *conf, struct er
 		.disk = node->disk,
 		.scheduler = conf->scheduler,
 		.internal_key = node->internal_keys[0],
+		.node_id = node->id,
 		.interval_us = conf->sweep_interval_us,
+		.stray_after_us = conf->stray_after_us,
 	};
 
 	return sweep_start(&options, &node->sweep, err);

@@ -18,7 +18,7 @@ struct node_conf {
 	uint64_t free_floor_bytes;
 	int64_t free_floor_percent;
 	int64_t clock_skew_us;
-	int64_t sweep_interval_us;
+	int64_t sweep_interval_us, stray_after_us;
 	uint64_t receipt_journal_bytes;
 	int64_t threads, workers;
 	int loop; /* enum loop_backend */

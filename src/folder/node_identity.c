@@ -76,5 +76,7 @@ int node_open_identity(struct node *node, const struct node_conf *conf, struct e
 	r = keep_text(conf->state_dir, "incarnation", hex, node->incarnation, sizeof(node->incarnation), err);
 	if (r == 0 && !hex_decode(str_from(node->incarnation), secret, sizeof(secret)))
 		r = err_set(err, ERR_CONFIG, "'%s/incarnation' is not 32 hex digits", conf->state_dir);
+	rng_secret(secret, sizeof(secret));
+	hex_encode(secret, sizeof(secret), node->start_id);
 	return r;
 }

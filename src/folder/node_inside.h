@@ -22,6 +22,7 @@ struct node {
 	char id[STORE_NODE_ID_SIZE];
 	char addr_text[STORE_ADDR_SIZE]; /* where others reach us */
 	char incarnation[33];
+	char start_id[33]; /* of this process: tells the scheduler that the node was started anew */
 	struct ticket_keys keys;
 	char internal_keys[COUNT_OF(((struct ticket_keys *)0)->keys)][NODE_HEX_KEY_SIZE];
 	int64_t clock_skew_us;
@@ -52,7 +53,12 @@ bool node_is_useless(enum err_code code, bool is_repeat);
 bool node_kept_is_stored(void *owner, const struct store_receipt *receipt);
 void node_kept_refused(void *owner, const struct store_receipt *receipt, bool is_repeat, enum err_code code);
 
-/* Reads id and incarnation from conf->state_dir, or makes them (node_identity.c). */
+/* GET /internal/v1/transfer/:transfer/chunks (node_inventory.c) */
+void node_list_begin(struct http_call *call, void *app);
+/* Answers a caller who has no internal key, and returns true. */
+bool node_refuse_stranger(const struct node *node, struct http_call *call);
+
+/* Reads id and incarnation from conf->state_dir, or makes them; and makes the start's (node_identity.c). */
 int node_open_identity(struct node *node, const struct node_conf *conf, struct err *err);
 bool node_id_is_valid(const char *id);
 

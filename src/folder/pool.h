@@ -26,6 +26,7 @@ struct pool_node {
 	char id[STORE_NODE_ID_SIZE];
 	char addr[STORE_ADDR_SIZE];
 	char incarnation[33];
+	char start_id[33]; /* of the process that answered the last good probe; "": it does not tell */
 	char domain[STORE_NODE_ID_SIZE];
 	uint32_t weight_milli;     /* that counts: the operator's, else the node's own */
 	uint32_t weight_own_milli; /* as the node is configured */

@@ -65,6 +65,7 @@ static int health_fill(const json_t *root, struct pool_health *health, struct er
 		return err_set(err, ERR_PEER, "its health answer has no usable 'node_id'");
 	if (!health_text(root, "incarnation", health->incarnation, sizeof(health->incarnation)))
 		return err_set(err, ERR_PEER, "its health answer has no usable 'incarnation'");
+	(void)health_text(root, "start_id", health->start_id, sizeof(health->start_id));
 	health_diagnosis(root, status, health);
 	health->is_low = strcmp(status, "disk_low") == 0 || json_is_true(json_object_get(root, "is_low"));
 	/* A node whose disk failed cannot tell its space, and needs not: it takes no work. */

@@ -11,6 +11,7 @@
 struct pool_health {
 	char node_id[STORE_NODE_ID_SIZE];
 	char incarnation[33];
+	char start_id[33];   /* of the node's process; "" when it does not tell */
 	uint64_t free_bytes; /* less what is promised to writes under way */
 	uint64_t total_bytes, inodes_free;
 	char fs_name[33]; /* "" when it does not tell */

@@ -49,6 +49,10 @@ static void entry_good_locked(struct pool_entry *entry, const struct pool_health
 	node->total_bytes = health->total_bytes;
 	node->inodes_free = health->inodes_free;
 	memcpy(node->fs_name, health->fs_name, sizeof(node->fs_name));
+	/* The first word of another process; and the first good one after a miss, for whoever put something off until then. */
+	if (strcmp(node->start_id, health->start_id) != 0 || node->missed_count > 0)
+		entry->pool->is_change_untold = true;
+	memcpy(node->start_id, health->start_id, sizeof(node->start_id));
 	memcpy(entry->probe_diagnosis, health->diagnosis, sizeof(entry->probe_diagnosis));
 	entry->is_faulty = health->diagnosis[0] != '\0';
 	entry->is_misplaced = false;

@@ -133,6 +133,7 @@ static const struct http_route routes[] = {
 	{ "POST", "/internal/v1/receipts", sched_begin_receipts },
 	{ "POST", "/internal/v1/reports", sched_begin_reports },
 	{ "POST", "/internal/v1/transfers/finished", sched_begin_finished },
+	{ "POST", "/internal/v1/removed", sched_begin_removed },
 	{ NULL, NULL, NULL },
 };
 
@@ -218,6 +219,7 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 		.internal_key = sched->internal_keys[0],
 		.expiry_us = conf->transfer_expiry_us,
 	};
+	struct inventory_options listing = { .internal_key = sched->internal_keys[0] };
 	char database[PATH_TEXT_MAX];
 	int result;
 
@@ -239,6 +241,10 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 	keeping.pool = sched->pool;
 	if (result == 0)
 		result = keeper_start(&keeping, &sched->keeper, err);
+	listing.store = sched->store;
+	listing.pool = sched->pool;
+	if (result == 0)
+		result = inventory_start(&listing, &sched->inventory, err);
 	return result;
 }
 
@@ -310,6 +316,7 @@ void sched_stop(struct sched **sched_ref)
 	http_server_free(&sched->server);
 	if (sched->pool)
 		pool_halt(sched->pool);
+	inventory_stop(&sched->inventory);
 	keeper_stop(&sched->keeper);
 	merge_stop(&sched->merge);
 	pool_stop(&sched->pool);

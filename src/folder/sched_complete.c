@@ -232,6 +232,9 @@ static int check_complete(struct sched_call *c, const struct store_transfer *tra
 	if (result < 0)
 		return err_wrap(&c->err, "counting the chunks of transfer %s", transfer->id);
 	missing = counts[CHUNK_PENDING] + counts[CHUNK_LOST] + counts[CHUNK_DIGEST_FAILED];
+	/* What is missing here may be on a node, which has not been asked yet. */
+	if (missing > 0 && sched_check_inventory(c, transfer) < 0)
+		return -ERR_BUSY;
 	if (missing > 0) {
 		err_set(&c->err, ERR_INCOMPLETE,
 			"%" PRIu64 " of %" PRIu64 " chunks are not stored: %" PRIu64 " pending, %" PRIu64

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/json.h"
+#include "folder/inventory.h"
 #include "folder/keeper.h"
 #include "folder/merge.h"
 #include "folder/plan.h"
@@ -15,19 +16,20 @@
 #include "sys/logfile.h"
 #include "wire/ticket.h"
 
-#define SCHED_CHUNK_BYTES_MIN   ((uint64_t)64 * KIB)
-#define SCHED_CHUNK_BYTES_MAX   ((uint64_t)64 * MIB)
-#define SCHED_PLANNERS          2u /* manifests planned at once */
-#define SCHED_PAGE_CHUNKS_MAX   2000u
-#define SCHED_MANIFEST_MAX      ((uint64_t)8 * GIB)
-#define SCHED_DIGESTS_MAX       ((uint64_t)2 * GIB)
-#define SCHED_RECEIPTS_MAX      ((uint64_t)4 * MIB)
-#define SCHED_FINISHED_MAX      4096u /* transfers asked about in one call */
-#define SCHED_REGISTER_MAX      ((uint64_t)16 * KIB)
-#define SCHED_ORDER_MAX         ((uint64_t)4 * KIB)
-#define SCHED_ANSWER_MAX        (16 * MIB)
-#define SCHED_NO_SPACE_RETRY_US (60 * SEC_US)
-#define PATH_TEXT_MAX           4608
+#define SCHED_CHUNK_BYTES_MIN    ((uint64_t)64 * KIB)
+#define SCHED_CHUNK_BYTES_MAX    ((uint64_t)64 * MIB)
+#define SCHED_PLANNERS           2u /* manifests planned at once */
+#define SCHED_PAGE_CHUNKS_MAX    2000u
+#define SCHED_MANIFEST_MAX       ((uint64_t)8 * GIB)
+#define SCHED_DIGESTS_MAX        ((uint64_t)2 * GIB)
+#define SCHED_RECEIPTS_MAX       ((uint64_t)4 * MIB)
+#define SCHED_FINISHED_MAX       4096u /* transfers asked about in one call */
+#define SCHED_REGISTER_MAX       ((uint64_t)16 * KIB)
+#define SCHED_ORDER_MAX          ((uint64_t)4 * KIB)
+#define SCHED_ANSWER_MAX         (16 * MIB)
+#define SCHED_NO_SPACE_RETRY_US  (60 * SEC_US)
+#define SCHED_INVENTORY_RETRY_US SEC_US
+#define PATH_TEXT_MAX            4608
 
 enum sched_role { ROLE_UPLOADER, ROLE_AUDITOR, ROLE_OPERATOR };
 struct sched_account {
@@ -48,6 +50,7 @@ struct sched {
 	struct pool *pool;
 	struct merge *merge;
 	struct keeper *keeper;
+	struct inventory *inventory;
 	struct profile profile;
 	struct logfile *decisions; /* NULL: none is kept */
 	bool is_every_place;
@@ -121,6 +124,8 @@ void sched_json_transfer(struct json *json, struct sched_call *c, const struct s
 void sched_json_nodes(struct json *json, struct sched *sched);
 /* The whole answer of GET: the object, the state's counts and times, the nodes. */
 int sched_answer_transfer(struct sched_call *c, const struct store_transfer *transfer);
+/* -ERR_BUSY, with Retry-After, while the tables may lack what nodes hold of the transfer: just after the scheduler's start. */
+int sched_check_inventory(struct sched_call *c, const struct store_transfer *transfer);
 /* A decimal query argument; fallback when it is absent. */
 int sched_query_u64(struct sched_call *c, const char *name, uint64_t fallback, uint64_t *ret_value);
 
@@ -176,5 +181,6 @@ void sched_begin_register(struct http_call *call, void *app);
 void sched_begin_receipts(struct http_call *call, void *app);
 void sched_begin_reports(struct http_call *call, void *app);
 void sched_begin_finished(struct http_call *call, void *app);
+void sched_begin_removed(struct http_call *call, void *app); /* sched_removed.c */
 
 #endif

@@ -278,6 +278,9 @@ static int run_plan_page(struct sched_call *c)
 	struct page page = { .c = c };
 	int result = sched_find(c, &page.transfer);
 
+	/* Whoever sends by this plan would send again what is on the nodes. */
+	if (result == 0 && page.transfer.stored_chunk_count < page.transfer.chunk_count)
+		result = sched_check_inventory(c, &page.transfer);
 	if (result == 0)
 		result = page_query(c, &page);
 	if (result == 0)

@@ -42,6 +42,18 @@ int sched_find_to_write(struct sched_call *c, struct store_transfer *ret_transfe
 	return result;
 }
 
+int sched_check_inventory(struct sched_call *c, const struct store_transfer *transfer)
+{
+	struct inventory *inventory = c->sched->inventory;
+
+	if (transfer->state != TRANSFER_UPLOADING || transfer->created_wall_us >= inventory_began_wall_us(inventory) ||
+	    inventory_is_settled(inventory))
+		return 0;
+	c->retry_after_us = SCHED_INVENTORY_RETRY_US;
+	return err_set(&c->err, ERR_BUSY,
+		       "the scheduler was started a moment ago and is asking the nodes which chunks they hold");
+}
+
 int sched_query_u64(struct sched_call *c, const char *name, uint64_t fallback, uint64_t *ret_value)
 {
 	char text[32], shown[64];

@@ -21,6 +21,12 @@ struct fake_node {
 	uint64_t free_bytes;
 	atomic_uint good_count, removed_count;
 	char removed_id[64]; /* read after removed_count said so */
+	/* Its inventory; without a start_id it has none. */
+	char start_id[33];
+	const char *held;                 /* NULL: it fails; static text */
+	void (*before_held)(void *owner); /* when it is asked, before it answers; NULL: nothing */
+	void *owner;
+	atomic_uint held_count;
 };
 
 static void fake_health(struct http_call *call, void *app)
@@ -37,6 +43,8 @@ static void fake_health(struct http_call *call, void *app)
 	json_c(&json, "status", node->diagnosis[0] != '\0' ? "failed" : node->is_low ? "disk_low" : "ok");
 	json_c(&json, "node_id", node->id);
 	json_c(&json, "incarnation", node->incarnation);
+	if (node->start_id[0] != '\0')
+		json_c(&json, "start_id", node->start_id);
 	json_u64(&json, "free_bytes", node->free_bytes);
 	json_u64(&json, "total_bytes", 1000 * (uint64_t)GIB);
 	json_u64(&json, "inodes_free", 1000000);
@@ -62,9 +70,26 @@ static void fake_remove(struct http_call *call, void *app)
 	http_reply(call, 200, "application/json", STR("{}"));
 }
 
+static void fake_held(struct http_call *call, void *app)
+{
+	struct fake_node *node = app;
+	const char *held;
+	void (*before)(void *owner);
+
+	pthread_mutex_lock(&node->lock);
+	held = node->held;
+	before = node->before_held;
+	pthread_mutex_unlock(&node->lock);
+	if (before)
+		before(node->owner);
+	atomic_fetch_add(&node->held_count, 1);
+	http_reply(call, held ? 200 : 500, "text/plain", str_from(held ? held : "broken"));
+}
+
 static const struct http_route fake_routes[] = {
 	{ "GET", "/health", fake_health },
 	{ "DELETE", "/internal/v1/transfer/:id", fake_remove },
+	{ "GET", "/internal/v1/transfer/:id/chunks", fake_held },
 	{ NULL, NULL, NULL },
 };
 

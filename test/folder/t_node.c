@@ -41,7 +41,9 @@ struct script {
 	char finished[256]; /* the answer to the next sweeps */
 	char asked[256];    /* what the last one asked */
 	size_t sweep_count;
-	bool is_sweep_held;           /* no answer comes until it is released */
+	bool is_sweep_held; /* no answer comes until it is released */
+	char removed[256];  /* what the node said last that it removes */
+	bool is_removal_refused;
 	struct report_message report; /* the last one */
 	size_t report_count;
 };
@@ -120,6 +122,30 @@ static void finished_begin(struct http_call *call, void *app)
 	http_run_task(call, ((struct world *)app)->work, 64 * KIB, 64 * KIB, finished_run);
 }
 
+/* What is announced is there still. */
+static int removed_run(struct http_task *task)
+{
+	struct world *world = task->app;
+	struct script *script = &world->script;
+	char path[128];
+	int result = 0;
+
+	snprintf(path, sizeof(path), "%s/tmp/%s", world->path, T);
+	pthread_mutex_lock(&script->lock);
+	snprintf(script->removed, sizeof(script->removed), "%.*s", STR_ARG(buf_str(&task->body)));
+	if (script->is_removal_refused || access(path, F_OK) != 0)
+		result = err_set(&task->err, ERR_STORE, "scripted refusal");
+	pthread_cond_broadcast(&script->changed);
+	pthread_mutex_unlock(&script->lock);
+	buf_append_c(&task->answer, "{}");
+	return result;
+}
+
+static void removed_begin(struct http_call *call, void *app)
+{
+	http_run_task(call, ((struct world *)app)->work, 64 * KIB, 64 * KIB, removed_run);
+}
+
 static int report_run(struct http_task *task)
 {
 	struct world *world = task->app;
@@ -158,6 +184,7 @@ static const struct http_route scheduler_routes[] = {
 	{ "POST", "/internal/v1/receipts", receipts_begin },
 	{ "POST", "/internal/v1/transfers/finished", finished_begin },
 	{ "POST", "/internal/v1/reports", report_begin },
+	{ "POST", "/internal/v1/removed", removed_begin },
 	{ NULL, NULL, NULL },
 };
 
@@ -295,6 +322,7 @@ static int setup_on(void **state, enum loop_backend backend)
 		.weight_milli = 1000,
 		.clock_skew_us = 5 * SEC_US,
 		.sweep_interval_us = 3600 * SEC_US,
+		.stray_after_us = 24 * 3600 * SEC_US,
 		.threads = 1,
 		.workers = 4,
 		.loop = (int)backend,
@@ -916,9 +944,22 @@ static void t_sweep(void **state)
 		await_sweeps(world, 2);
 		assert_stored(world, 1, 0, true);
 	}
+	/* Nor before the scheduler has written it down. */
+	pthread_mutex_lock(&world->script.lock);
+	world->script.is_removal_refused = true;
+	pthread_mutex_unlock(&world->script.lock);
+	script_sweeps(world, transfer, false);
+	await_sweeps(world, 3);
+	assert_stored(world, 1, 0, true);
+	pthread_mutex_lock(&world->script.lock);
+	assert_string_equal(world->script.removed, "over 01ARZ3NDEKTSV4RRFFQ69G5FAV\n");
+	pthread_mutex_unlock(&world->script.lock);
 	/* Stopping waits for no answer. */
 	script_sweeps(world, transfer, true);
 	await_sweeps(world, 1);
+	pthread_mutex_lock(&world->script.lock);
+	world->script.is_removal_refused = false;
+	pthread_mutex_unlock(&world->script.lock);
 	const int64_t began_us = clock_mono_us();
 	node_stop(&world->node);
 	assert_true(clock_mono_us() - began_us < 3 * SEC_US);
@@ -929,6 +970,105 @@ static void t_sweep(void **state)
 	node_up(world);
 	for (const int64_t until_us = clock_mono_us() + 10 * SEC_US; access(path, F_OK) == 0;)
 		assert_true(clock_mono_us() < until_us);
+}
+
+/* Waits until the node has said that it removes this; fails after 10 s. */
+static void await_removed(struct world *world, const char *lines)
+{
+	struct script *script = &world->script;
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 10;
+	pthread_mutex_lock(&script->lock);
+	while (strcmp(script->removed, lines) != 0)
+		if (pthread_cond_timedwait(&script->changed, &script->lock, &until) != 0)
+			fail_msg("not '%s' but '%s'", lines, script->removed);
+	pthread_mutex_unlock(&script->lock);
+}
+
+static void make_old_file(const char *path, int64_t age_us)
+{
+	const int64_t at_us = clock_wall_us() - age_us;
+	const struct timespec at = { .tv_sec = at_us / SEC_US, .tv_nsec = at_us % SEC_US * 1000 };
+	const struct timespec times[2] = { at, at };
+
+	assert_int_equal(fs_replace_file(path, STR("begun"), 0600, NULL), 0);
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* Unfinished files: those of a former process go at the start, those of a live one once they are old; the scheduler hears of both. */
+static void t_unfinished(void **state)
+{
+	struct world *world = *state;
+	struct attempt attempt = { .data = hello, .file_id = 1 };
+	char old[256], young[256];
+
+	assert_put(world, &attempt, 200, ERR_NONE);
+	snprintf(old, sizeof(old), "%s/tmp/%s/1/%s_1_7.part.old", world->path, T, T);
+	snprintf(young, sizeof(young), "%s/tmp/%s/1/%s_1_7.part.young", world->path, T, T);
+	node_stop(&world->node);
+	make_old_file(old, 0);
+	make_old_file(young, 0);
+	world->conf.stray_after_us = 60 * SEC_US;
+	world->conf.sweep_interval_us = 50 * MSEC_US;
+	node_up(world);
+	await_removed(world, "unfinished 2\n");
+	assert_int_equal(access(old, F_OK), -1);
+	assert_int_equal(access(young, F_OK), -1);
+	node_stop(&world->node);
+	/* The look for old ones comes a while after the start's: files are made meanwhile. */
+	world->conf.stray_after_us = SEC_US;
+	node_up(world);
+	make_old_file(old, 3600 * SEC_US);
+	make_old_file(young, -3600 * SEC_US);
+	await_removed(world, "stray 01ARZ3NDEKTSV4RRFFQ69G5FAV 1 7 5\n");
+	for (const int64_t until_us = clock_mono_us() + 10 * SEC_US; access(old, F_OK) == 0;)
+		assert_true(clock_mono_us() < until_us);
+	assert_int_equal(access(young, F_OK), 0);
+	assert_int_equal(unlink(young), 0);
+	assert_stored(world, 1, 0, true);
+}
+
+/* What is here, told to the scheduler alone, and only by the node that is meant. */
+static void t_list(void **state)
+{
+	static const struct {
+		const char *query;
+		bool has_no_key;
+		int status;
+		const char *answer;
+	} rows[] = {
+		{ "?node=n1&digest=sha256", true, 401, "\"unauthenticated\"" },
+		{ "?digest=sha256", false, 400, "which node" },
+		{ "?node=n2&digest=sha256", false, 409, "\"node_id_in_use\"" },
+		{ "?node=n1", false, 400, "digest" },
+		{ "?node=n1&digest=crc", false, 400, "digest" },
+		{ "?node=n1&digest=sha256&limit=0", false, 400, "limit" },
+		{ "?node=n1&digest=sha256&limit=4097", false, 400, "limit" },
+		{ "?node=n1&digest=sha256&after_file=-1", false, 400, "after_file" },
+		{ "?node=n1&digest=sha256&last_chunk=9223372036854775808", false, 400, "last_chunk" },
+		{ "?node=n1&digest=sha256&last_file=1", false, 200, "1 0 12 sha256:" },
+		{ "?node=n1&digest=sha256&limit=1", false, 200, "N 1\n" },
+		{ "?node=n1&digest=sha256&after_file=2", false, 200, "N 0\n" },
+	};
+	struct world *world = *state;
+	struct attempt attempt = { .data = hello, .file_id = 1 }, other = { .data = hello, .file_id = 2 };
+	struct buf answer;
+	char path[256];
+
+	assert_put(world, &attempt, 200, ERR_NONE);
+	assert_put(world, &other, 200, ERR_NONE);
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		snprintf(path, sizeof(path), "/internal/v1/transfer/%s/chunks%s", T, rows[i].query);
+		if (internal_call(world, "GET", path, !rows[i].has_no_key, &answer) != rows[i].status ||
+		    !strstr(buf_cstr(&answer), rows[i].answer))
+			fail_msg("%s: %s", rows[i].query, buf_cstr(&answer));
+		buf_fini(&answer);
+	}
+	assert_int_equal(
+		internal_call(world, "GET", "/internal/v1/transfer/x/chunks?node=n1&digest=md5", true, &answer), 400);
+	buf_fini(&answer);
 }
 
 static void t_disk_low(void **state)
@@ -1083,6 +1223,8 @@ int main(void)
 		NODE_TEST(t_internal),
 		NODE_TEST(t_remove_chunk),
 		NODE_TEST(t_sweep),
+		NODE_TEST(t_unfinished),
+		NODE_TEST(t_list),
 		NODE_TEST(t_disk_low),
 		NODE_TEST(t_drained),
 		NODE_TEST(t_report),
