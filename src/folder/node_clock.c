@@ -5,6 +5,8 @@
 
 /* Apart by that much, and by that much more than was said, is worth a line: someone reads the machine's other logs by that clock. */
 #define TELL_US (5 * SEC_US)
+/* Clocks that are kept by NTP agree better than an answer on its way can tell: below that, correcting would only blur the order of records. */
+#define AGREES_US (100 * MSEC_US)
 
 int64_t node_clock_wall_us(const struct node_clock *clock)
 {
@@ -36,6 +38,10 @@ void node_clock_feed(struct node_clock *clock, int64_t server_wall_us, int64_t r
 		return;
 	const int64_t offset_us = server_wall_us + round_trip_us / 2 - now_wall_us;
 
-	atomic_store_explicit(&clock->offset_us, offset_us, memory_order_relaxed);
+	const int64_t kept_us = atomic_load_explicit(&clock->offset_us, memory_order_relaxed);
+
+	/* It says no more than "within half the trip". */
+	if (apart(offset_us, kept_us) > round_trip_us / 2 + AGREES_US)
+		atomic_store_explicit(&clock->offset_us, offset_us, memory_order_relaxed);
 	tell(clock, offset_us);
 }

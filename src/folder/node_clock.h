@@ -15,7 +15,7 @@ struct node_clock {
 /* The scheduler's time, as far as we know; before its first word, this machine's. */
 int64_t node_clock_wall_us(const struct node_clock *clock);
 /* The scheduler said that time in an answer that took round_trip_us and came when this machine's clock was at now_wall_us. Half the trip is the
- * error at most. Logs when the clocks are far apart, and when they no longer are. */
+ * error at most, and what lies within it changes nothing. Logs when the clocks are far apart, and when they no longer are. */
 void node_clock_feed(struct node_clock *clock, int64_t server_wall_us, int64_t round_trip_us, int64_t now_wall_us);
 
 #endif

@@ -16,7 +16,13 @@ static void test_offsets(void **state)
 		int64_t server_us, trip_us, now_us, wanted_offset_us;
 	} rows[] = {
 		{ 1000 * SEC_US, 0, 1000 * SEC_US, 0 },
-		{ 1000 * SEC_US, 2 * SEC_US, 1000 * SEC_US, SEC_US }, /* the answer was a second on its way */
+		/* Within what the trip leaves open. */
+		{ 1000 * SEC_US, 2 * SEC_US, 1000 * SEC_US, 0 },
+		{ 1000 * SEC_US, 0, 1000 * SEC_US + 90 * MSEC_US, 0 },
+		{ 1000 * SEC_US, 0, 1000 * SEC_US + 110 * MSEC_US, -110 * MSEC_US },
+		/* The answer was a second on its way. */
+		{ 1010 * SEC_US, 2 * SEC_US, 1000 * SEC_US, 11 * SEC_US },
+		{ 1010 * SEC_US, 0, 1000 * SEC_US, 10 * SEC_US },
 		{ 2 * HOUR_US, 0, HOUR_US, HOUR_US },
 		{ HOUR_US, 0, 2 * HOUR_US, -HOUR_US },
 		/* No times: what was known stays. */

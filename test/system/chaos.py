@@ -263,7 +263,7 @@ class Chaos:
         again = 0
         for transfer, file_id, chunk, outcome, _, node, started, _ in rows:
             key = (transfer, file_id, chunk)
-            if sending.is_twin or key not in committed:
+            if sending.is_twin or key not in committed or started == committed[key][1]:
                 continue
             # A request that waited in a frozen node's socket starts late; its sender is another one.
             known = [s for s in starts if s[0] < started and key in s[2]]
@@ -271,9 +271,18 @@ class Chaos:
             if known and not any(f[2] == node and f[0] <= started <= f[1] for f in self.faults if f[1] < 2**62):
                 self.note(f"{what}: chunk {file_id}/{chunk} was stored when a client started, and was sent to {node} again ({outcome})")
             elif started > committed[key][0] and not was_lost(committed[key][1]):
-                self.note(f"{what}: chunk {file_id}/{chunk} was sent to {node} again ({outcome}) though nothing had happened since it was acknowledged")
+                self.note(f"{what}: chunk {file_id}/{chunk} was sent to {node} again ({outcome}) though nothing had happened since it was acknowledged; "
+                          + self.story(rows, key))
             again += started > committed[key][0]
         return again
+
+    def story(self, rows, key):
+        """What is known of a chunk, and the faults, in seconds since its first attempt began."""
+        mine = [r for r in rows if r[:3] == key]
+        zero = mine[0][6]
+        at = lambda us: f"{(us - zero) / 1e6:.2f}" if us < 2**62 else "?"
+        return "; ".join([f"{r[5]} {r[3]}/{r[4]} began {at(r[6])}, recorded {at(r[7])}" for r in mine]
+                         + [f"{f[2]} out {at(f[0])} to {at(f[1])}" for f in self.faults if f[1] > zero - 10**7])
 
     def check_all_over(self):
         doubles = sql(self.up, "select count(*) from (select transfer_id, file_id, chunk_index from chunk_view group by 1, 2, 3 having count(*) > 1)")
