@@ -14,7 +14,7 @@ HARDENING := -fstack-protector-strong -D_FORTIFY_SOURCE=2
 # The same objects make the binary and the library. What is hidden is called directly, so the binary loses nothing by it.
 PIC := -fPIC -fvisibility=hidden
 PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
-PKG_LIBS = $(shell pkg-config --libs $(PKGS)) -lm
+PKG_LIBS = $(shell pkg-config --libs $(PKGS)) -lunistring -lm
 CPPFLAGS_ALL = -Isrc -Iinclude -D_GNU_SOURCE $(PKG_CFLAGS)
 CFLAGS_ALL = -std=gnu17 -g $(WARNINGS) -pthread $(PIC) $(VARIANT_CFLAGS) $(CFLAGS)
 LDFLAGS_ALL = -pthread -pie -Wl,-z,relro,-z,now $(VARIANT_LDFLAGS) $(LDFLAGS)

@@ -168,6 +168,25 @@ static int check_conf(const struct sched_conf *conf, struct sock_addr *ret_addr,
 	return 0;
 }
 
+/* A folder that cannot be asked is for the merge to complain of. */
+static void ask_folding(struct sched *sched)
+{
+	struct err err = ERR_INIT;
+
+	fs_clean_probes(sched->staging_dir);
+	if (fold_probe(sched->staging_dir, &sched->fold, &err) < 0)
+		log_err(LOG_WARN, &err, "it is not known whether the final store folds names");
+	else if (fold_is_any(&sched->fold))
+		log_say(LOG_WARN,
+			"the file system of '%s' does not tell %s apart: folders with names that differ in nothing "
+			"else "
+			"are refused",
+			sched->staging_dir,
+			!sched->fold.is_form  ? "upper and lower case"
+			: sched->fold.is_case ? "cases and Unicode forms"
+					      : "Unicode forms");
+}
+
 static int prepare_dirs(struct sched *sched, struct err *err)
 {
 	char lock[PATH_TEXT_MAX];
@@ -193,6 +212,7 @@ static int prepare_dirs(struct sched *sched, struct err *err)
 		result = fs_make_dirs(sched->spool_dir, err);
 	if (result < 0)
 		return err_wrap(err, "clearing the spool folder");
+	ask_folding(sched);
 	sched->final_fd = fs_open_dir(sched->final_dir, err);
 	return sched->final_fd < 0 ? sched->final_fd : 0;
 }

@@ -401,6 +401,17 @@ static int run_resume(struct sched_call *c, const struct plan_facts *facts)
 	return answer(c, &transfer, true);
 }
 
+/* Asked for each transfer, since another file system may be mounted there meanwhile. */
+static int check_names(struct sched_call *c, const struct create *create)
+{
+	struct fold fold;
+	struct err err;
+
+	if (fold_probe(c->sched->staging_dir, &fold, &err) < 0)
+		fold = c->sched->fold;
+	return fold_is_any(&fold) ? fold_check(create->fd, &fold, &c->err) : 0;
+}
+
 static int run_create(struct sched_call *c)
 {
 	struct create *create = c->state;
@@ -413,6 +424,8 @@ static int run_create(struct sched_call *c)
 		return err_set(&c->err, ERR_MANIFEST_CRC, "the manifest came with CRC-32C %08x, not the %08x told",
 			       create->crc32c, create->told_crc32c);
 	result = plan_scan(create->fd, &manifest_limits_default, &facts, &c->err);
+	if (result == 0)
+		result = check_names(c, create);
 	if (result == 0)
 		result = create->resume_id[0] != '\0' ? run_resume(c, &facts) : run_plan(c, &facts);
 	if (result == -ERR_NO_SPACE)

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/json.h"
+#include "folder/fold.h"
 #include "folder/inventory.h"
 #include "folder/keeper.h"
 #include "folder/merge.h"
@@ -63,6 +64,7 @@ struct sched {
 	size_t user_count;
 	char *state_dir, *spool_dir, *staging_dir, *final_dir;
 	int lock_fd, final_fd;
+	struct fold fold; /* how names are compared in staging, when we started */
 	uint64_t chunk_bytes, final_free_floor_bytes;
 	int64_t ticket_life_us, probe_interval_us;
 	pthread_mutex_t claim_lock; /* protects claims */

@@ -70,5 +70,6 @@ int fs_lock(const char *path, struct err *err);
 int fs_check_dir(const char *path, struct err *err);
 /* Removes what checks that a crash cut short left there. For a folder that nobody else checks, before the first check. */
 void fs_clean_probes(const char *path);
+#define FS_PROBE_PREFIX ".probe-" /* of the names that such checks make */
 
 #endif

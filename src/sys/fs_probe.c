@@ -8,8 +8,7 @@
 
 #include "sys/fs_impl.h"
 
-#define PROBE_SIZE   4096
-#define PROBE_PREFIX ".probe-"
+#define PROBE_SIZE 4096
 
 static int probe_fail(const char *path, const char *step, int number, struct err *err)
 {
@@ -58,8 +57,8 @@ int fs_check_dir(const char *path, struct err *err)
 	if (dir_fd < 0)
 		return dir_fd;
 	fs_unique(suffix);
-	(void)snprintf(name, sizeof(name), PROBE_PREFIX "%s", suffix);
-	(void)snprintf(last_name, sizeof(last_name), PROBE_PREFIX "%s.done", suffix);
+	(void)snprintf(name, sizeof(name), FS_PROBE_PREFIX "%s", suffix);
+	(void)snprintf(last_name, sizeof(last_name), FS_PROBE_PREFIX "%s.done", suffix);
 	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return probe_fail(path, "make a file in it", errno, err);
@@ -78,7 +77,7 @@ void fs_clean_probes(const char *path)
 	if (!dir)
 		return;
 	while ((entry = readdir(dir)) != NULL) {
-		if (strncmp(entry->d_name, PROBE_PREFIX, strlen(PROBE_PREFIX)) == 0)
+		if (strncmp(entry->d_name, FS_PROBE_PREFIX, strlen(FS_PROBE_PREFIX)) == 0)
 			(void)unlinkat(dirfd(dir), entry->d_name, 0);
 	}
 	closedir(dir);

@@ -3,6 +3,7 @@
  * The file named by SHIM_FILE is read at each call, so that a test may change its mind; one rule a line, of which the first that fits counts:
  *     CALL ERRNO SKIP DELAY_MS PATH     CALL: its name, or *; ERRNO: a number, 0: it only is slow; SKIP: that many calls go well first;
  *                                       PATH: a piece of the path (of an open descriptor: the path it was opened by)
+ * The call `fold` does not fail: files are made there by their names in lower case, as where cases are not told apart.
  * SHIM_CLOCK_US moves CLOCK_REALTIME, in whole seconds. What the event loop does through io_uring (sockets; no file) passes by here. */
 #include <dlfcn.h>
 #include <errno.h>
@@ -259,7 +260,19 @@ int openat64(int fd, const char *name, int flags, ...)
 		mode = va_arg(args, mode_t);
 		va_end(args);
 	}
-	return judge_at("open", fd, name) < 0 ? -1 : real(fd, name, flags, mode);
+	if (judge_at("open", fd, name) < 0)
+		return -1;
+	if ((flags & O_EXCL) && judge_at("fold", fd, name) < 0) {
+		char lower[PATH_MAX];
+		size_t size = 0;
+
+		for (; name[size] && size < sizeof(lower) - 1; size++)
+			lower[size] = name[size] >= 'A' && name[size] <= 'Z' ? (char)(name[size] - 'A' + 'a')
+									     : name[size];
+		lower[size] = '\0';
+		return real(fd, lower, flags, mode);
+	}
+	return real(fd, name, flags, mode);
 }
 
 int openat(int fd, const char *name, int flags, ...)
