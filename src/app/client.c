@@ -22,6 +22,15 @@ int client_open(const struct cmd *cmd, const char *const *values, struct client 
 	return r < 0 ? r : client_key_file(key_file, ret_client->key, sizeof(ret_client->key), err);
 }
 
+int client_progress(const struct cmd *cmd, const char *const *values, bool *ret_json, struct err *err)
+{
+	static const char *const choices[] = { "auto", "json", NULL };
+	int choice = 0;
+	int r = cmd_choice(cmd, values, "progress", choices, &choice, err);
+	*ret_json = choice == 1;
+	return r;
+}
+
 void client_state_dir(char *target, size_t target_size)
 {
 	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");

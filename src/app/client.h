@@ -15,6 +15,12 @@
 /* From --to and --key-file, else the environment. */
 int client_open(const struct cmd *cmd, const char *const *values, struct client *ret_client, struct err *err);
 
+#define CLIENT_PROGRESS_OPTION                                                                        \
+	{                                                                                             \
+		"progress", 0, "auto|json",                                                           \
+			"how progress is told: to people, or one JSON object a line on stderr (auto)" \
+	}
+int client_progress(const struct cmd *cmd, const char *const *values, bool *ret_json, struct err *err);
 /* Where heng keeps what it remembers for this user: heng/ in $XDG_STATE_HOME, or in ~/.local/state; "" when there is no such place. */
 void client_state_dir(char *target, size_t target_size);
 

@@ -9,9 +9,8 @@
 #include "folder/pull.h"
 
 const struct cmd_option cmd_pull_options[] = {
-	CLIENT_OPTIONS,
-	{ "quiet", 'q', NULL, "say nothing but failures" },
-	{ "parallel", 'p', "N", "files under way at once, 1 to 64 (8)" },
+	CLIENT_OPTIONS,         { "quiet", 'q', NULL, "say nothing but failures" },
+	CLIENT_PROGRESS_OPTION, { "parallel", 'p', "N", "files under way at once, 1 to 64 (8)" },
 	{ .name = NULL },
 };
 
@@ -74,17 +73,20 @@ int cmd_pull_run(const struct cmd *cmd, int operand_count, char **operands, cons
 					.owner = &view };
 	bool is_json = cmd_value(cmd, values, "json") != NULL, is_quiet = cmd_value(cmd, values, "quiet") != NULL;
 	uint64_t parallel = 0;
+	bool is_progress_json = false;
 	int r = cmd_number(cmd, values, "parallel", 1, PULL_PARALLEL_MAX, &parallel, &err);
 
 	if (r == 0 && !ulid_is_valid(operands[0], strlen(operands[0])))
 		r = err_set(&err, ERR_USAGE, "'%s' is not a transfer id (26 letters and digits)", operands[0]);
+	if (r == 0)
+		r = client_progress(cmd, values, &is_progress_json, &err);
 	if (r == 0)
 		r = client_open(cmd, values, &client, &err);
 	if (r == 0) {
 		options.place.url = client.url;
 		options.place.api_key = client.key;
 		options.parallel = (unsigned)parallel;
-		progress_init(&view, is_quiet, is_json);
+		progress_init(&view, is_quiet, is_json, is_progress_json);
 		signal(SIGINT, pull_stop);
 		signal(SIGTERM, pull_stop);
 		r = pull_folder(&options, &result, &err);

@@ -16,6 +16,7 @@ const struct cmd_option cmd_push_options[] = {
 	{ "resume", 0, "TRANSFER",
 	  "go on with that transfer and no other; refused when the folder is not as it has it" },
 	{ "quiet", 'q', NULL, "say nothing but failures" },
+	CLIENT_PROGRESS_OPTION,
 	{ "dry-run", 0, NULL, "scan and plan, send nothing" },
 	{ "parallel", 'p', "N", "chunks under way at once, 1 to 64 (as many as bring more)" },
 	{ "chunk-size", 0, "SIZE", "cut of large files, 64KiB to 64MiB (the scheduler's)" },
@@ -25,7 +26,7 @@ const struct cmd_option cmd_push_options[] = {
 	  "bytes a second over all connections, 4KiB to 1TiB, such as 20MiB; 0: no limit (0)" },
 	{ "digest", 0, "md5|sha256", "digest of chunks and files (sha256)" },
 	{ "links", 0, "keep|skip|follow", "what to do with symbolic links (they are refused)" },
-	{ "priority", 0, "N", "0 to 1000; for people who look at transfers (0)" },
+	{ "priority", 0, "N", "0 to 1000: of the folders that wait to be put together the highest goes first (0)" },
 	{ .name = NULL },
 };
 
@@ -55,15 +56,11 @@ static void push_note(void *owner, const char *line)
 	progress_note(&view->progress, line);
 }
 
-/* Entries that cannot be sent are failures: they are named even to who asked for quiet. */
 static void push_problem(void *owner, struct str path, const char *reason)
 {
 	struct push_view *view = owner;
-	char shown[3 * 4096], why[1024];
-	progress_clear(&view->progress);
 	view->problem_count++;
-	fprintf(stderr, "%s: %s\n", str_display(path, shown, sizeof(shown)),
-		str_display(str_from(reason), why, sizeof(why)));
+	progress_problem(&view->progress, path, reason);
 }
 
 /* What the options allow is said in folder/push_option.c, for the library too. */
@@ -155,8 +152,11 @@ int cmd_push_run(const struct cmd *cmd, int operand_count, char **operands, cons
 					.owner = &view };
 	struct push_result result = { 0 };
 	char state_dir[PATH_MAX];
+	bool is_progress_json = false;
 	bool is_json = cmd_value(cmd, values, "json") != NULL, is_quiet = cmd_value(cmd, values, "quiet") != NULL;
 	int r = push_read_options(cmd, values, &options, &err);
+	if (r == 0)
+		r = client_progress(cmd, values, &is_progress_json, &err);
 	if (r == 0)
 		r = client_open(cmd, values, &client, &err);
 	if (r < 0) {
@@ -168,12 +168,12 @@ int cmd_push_run(const struct cmd *cmd, int operand_count, char **operands, cons
 	options.api_key = client.key;
 	client_state_dir(state_dir, sizeof(state_dir));
 	options.state_dir = state_dir;
-	progress_init(&view.progress, is_quiet, is_json);
+	progress_init(&view.progress, is_quiet, is_json, is_progress_json);
 	signal(SIGINT, push_stop);
 	signal(SIGTERM, push_stop);
 	r = push_folder(&options, &result, &err);
 	progress_clear(&view.progress);
-	if (result.skipped_count > 0 && !is_quiet)
+	if (result.skipped_count > 0 && !is_quiet && !is_progress_json)
 		fprintf(stderr, "%llu links or special files were left out, as asked\n",
 			(unsigned long long)result.skipped_count);
 	if (is_json)

@@ -29,14 +29,15 @@ static void status_print_list(const json_t *root)
 		printf("no transfers\n");
 		return;
 	}
-	printf("%-26s  %-12s %9s %10s %15s  %s\n", "TRANSFER", "STATE", "FILES", "SIZE", "CHUNKS", "BATCH");
+	printf("%-26s  %-12s %4s %9s %10s %15s  %s\n", "TRANSFER", "STATE", "PRIO", "FILES", "SIZE", "CHUNKS", "BATCH");
 	json_array_foreach(list, i, item)
 	{
 		char id[40], state[24], size[32], chunks[48], batch[700];
 		snprintf(chunks, sizeof(chunks), "%llu/%llu", (unsigned long long)ask_u64(item, "stored_chunks"),
 			 (unsigned long long)ask_u64(item, "chunks"));
-		printf("%-26s  %-12s %9llu %10s %15s  %s\n", ask_word(item, "transfer_id", id, sizeof(id)),
-		       ask_word(item, "state", state, sizeof(state)), (unsigned long long)ask_u64(item, "files"),
+		printf("%-26s  %-12s %4llu %9llu %10s %15s  %s\n", ask_word(item, "transfer_id", id, sizeof(id)),
+		       ask_word(item, "state", state, sizeof(state)), (unsigned long long)ask_u64(item, "priority"),
+		       (unsigned long long)ask_u64(item, "files"),
 		       size_display(ask_u64(item, "bytes"), size, sizeof(size)), chunks,
 		       status_name(item, batch, sizeof(batch)));
 	}
@@ -58,6 +59,7 @@ static void status_print_one(const json_t *root)
 	printf("%-10s %s\n", "state", ask_word(root, "state", text, sizeof(text)));
 	if (ask_text(root, "reason")[0] != '\0')
 		printf("%-10s %s\n", "reason", ask_word(root, "reason", text, sizeof(text)));
+	printf("%-10s %llu\n", "priority", (unsigned long long)ask_u64(root, "priority"));
 	printf("%-10s %llu, %s\n", "files", (unsigned long long)ask_u64(root, "files"),
 	       size_display(ask_u64(root, "bytes"), size, sizeof(size)));
 	printf("%-10s %llu of %llu stored (%s), %llu pending, %llu lost, %llu failed, %llu merged\n", "chunks",

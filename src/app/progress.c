@@ -1,4 +1,5 @@
 #include "app/progress.h"
+#include "app/progress_json.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,14 +10,18 @@
 
 #define PROGRESS_PLAIN_US   (5 * SEC_US)
 #define PROGRESS_RATE_US    (500 * MSEC_US)
+#define PROGRESS_JSON_US    (500 * MSEC_US)
+#define PROGRESS_JSON_MAX   (64 * KIB)
 #define PROGRESS_SHARES_MAX 8
 
-void progress_init(struct progress_view *view, bool is_quiet, bool is_json)
+void progress_init(struct progress_view *view, bool is_quiet, bool is_result_json, bool is_json)
 {
 	const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
 	bool is_dumb = term == NULL || strcmp(term, "dumb") == 0;
-	*view = (struct progress_view){ .is_silent = is_quiet, .is_lineless = is_quiet || is_json, .phase = "" };
-	view->is_terminal = !view->is_lineless && !is_dumb && isatty(STDERR_FILENO);
+	*view = (struct progress_view){
+		.is_silent = is_quiet, .is_lineless = is_quiet || is_result_json, .is_json = is_json, .phase = ""
+	};
+	view->is_terminal = !view->is_lineless && !is_json && !is_dumb && isatty(STDERR_FILENO);
 	view->is_colored = view->is_terminal && (no_color == NULL || no_color[0] == '\0');
 }
 
@@ -50,7 +55,11 @@ void progress_line(const struct push_progress *progress, uint64_t rate_bytes, si
 	char done[32], total[32], rate[32];
 	target[0] = '\0';
 	progress_add(target, target_size, "%s", progress->phase);
-	if (progress->bytes_total > 0 || progress->files_total > 0) {
+	/* What is found is no total yet. */
+	if (strcmp(progress->phase, "scan") == 0 && progress->files_total > 0) {
+		progress_add(target, target_size, "  files %llu, %s so far", (unsigned long long)progress->files_total,
+			     size_display(progress->bytes_total, total, sizeof(total)));
+	} else if (progress->bytes_total > 0 || progress->files_total > 0) {
 		uint64_t percent = progress->bytes_total > 0 ? progress->bytes_done * 100 / progress->bytes_total : 100;
 		progress_add(target, target_size, "  %s / %s  %llu%%  files %llu/%llu",
 			     size_display(progress->bytes_done, done, sizeof(done)),
@@ -106,12 +115,36 @@ void progress_clear(struct progress_view *view)
 	view->is_drawn = false;
 }
 
+/* One write for a line, so that lines of other processes do not come between. */
+static void progress_put(struct buf *text)
+{
+	if (buf_append_c(text, "\n"))
+		fwrite(text->data, 1, text->size, stderr);
+	buf_fini(text);
+}
+
+static void progress_show_json(struct progress_view *view, const struct push_progress *progress)
+{
+	bool is_new_phase = strcmp(view->phase, progress->phase) != 0;
+	if (!is_new_phase && progress->elapsed_us - view->told_us < PROGRESS_JSON_US)
+		return;
+	view->phase = progress->phase;
+	view->told_us = progress->elapsed_us;
+	struct buf text = BUF_INIT(PROGRESS_JSON_MAX);
+	progress_json(&text, progress, view->rate_bytes);
+	progress_put(&text);
+}
+
 void progress_show(struct progress_view *view, const struct push_progress *progress)
 {
-	if (view->is_lineless)
-		return;
 	char raw[1024], line[2048];
 	progress_rate(view, progress);
+	if (view->is_json) {
+		progress_show_json(view, progress);
+		return;
+	}
+	if (view->is_lineless)
+		return;
 	if (!view->is_terminal) {
 		if (view->told_us != 0 && progress->elapsed_us - view->told_us < PROGRESS_PLAIN_US)
 			return;
@@ -140,7 +173,27 @@ void progress_note(struct progress_view *view, const char *text)
 {
 	if (view->is_silent)
 		return;
+	if (view->is_json) {
+		struct buf object = BUF_INIT(PROGRESS_JSON_MAX);
+		progress_json_notice(&object, text);
+		progress_put(&object);
+		return;
+	}
 	char line[2048];
 	progress_clear(view);
 	fprintf(stderr, "%s\n", str_display(str_from(text), line, sizeof(line)));
+}
+
+void progress_problem(struct progress_view *view, struct str path, const char *reason)
+{
+	char shown[3 * 4096], why[1024];
+	if (view->is_json) {
+		struct buf object = BUF_INIT(PROGRESS_JSON_MAX);
+		progress_json_problem(&object, path, reason);
+		progress_put(&object);
+		return;
+	}
+	progress_clear(view);
+	fprintf(stderr, "%s: %s\n", str_display(path, shown, sizeof(shown)),
+		str_display(str_from(reason), why, sizeof(why)));
 }

@@ -18,20 +18,20 @@
 
 /* --- the queue --- */
 
-/* The first job that is due; NULL: *ret_due_us says when one will be (0: none waits for its time). */
-static struct merge_job *next_job_locked(struct merge *merge, bool is_ahead, int64_t *ret_due_us)
+struct merge_job *merge_next_job(struct merge_job *jobs, bool is_ahead, int64_t now_us, int64_t *ret_due_us)
 {
-	int64_t now_us = clock_mono_us();
+	struct merge_job *next = NULL;
 
 	*ret_due_us = 0;
-	for (struct merge_job *job = merge->jobs; job; job = job->next) {
+	for (struct merge_job *job = jobs; job; job = job->next) {
 		if (job->is_running || job->is_ahead != is_ahead)
 			continue;
-		if (job->due_us <= now_us)
-			return job;
-		*ret_due_us = *ret_due_us == 0 ? job->due_us : min_i64(*ret_due_us, job->due_us);
+		if (job->due_us > now_us)
+			*ret_due_us = *ret_due_us == 0 ? job->due_us : min_i64(*ret_due_us, job->due_us);
+		else if (!next || job->priority > next->priority)
+			next = job;
 	}
-	return NULL;
+	return next;
 }
 
 static void end_job_locked(struct merge *merge, struct merge_job *job, bool is_to_retry)
@@ -66,7 +66,7 @@ static void work(struct merge *merge, bool is_ahead)
 
 	pthread_mutex_lock(&merge->lock);
 	while (!atomic_load(&merge->is_stopping)) {
-		struct merge_job *job = next_job_locked(merge, is_ahead, &due_us);
+		struct merge_job *job = merge_next_job(merge->jobs, is_ahead, clock_mono_us(), &due_us);
 		if (!job) {
 			wait_locked(merge, due_us);
 			continue;
@@ -92,7 +92,7 @@ static void *ahead_main(void *arg)
 	return NULL;
 }
 
-void merge_enqueue(struct merge *merge, const char *transfer_id)
+void merge_enqueue(struct merge *merge, const char *transfer_id, int priority)
 {
 	struct merge_job **link = &merge->jobs;
 
@@ -110,6 +110,7 @@ void merge_enqueue(struct merge *merge, const char *transfer_id)
 		*link = must_zalloc(1, sizeof(**link));
 		str_copy(str_from(transfer_id), (*link)->id, sizeof((*link)->id));
 	}
+	(*link)->priority = priority;
 	pthread_cond_broadcast(&merge->changed);
 	pthread_mutex_unlock(&merge->lock);
 }
@@ -187,7 +188,7 @@ static int clear_staging(struct merge *merge, struct err *err)
 
 static int on_resumed(void *owner, const struct store_transfer *transfer)
 {
-	merge_enqueue(owner, transfer->id);
+	merge_enqueue(owner, transfer->id, transfer->priority);
 	return 0;
 }
 

@@ -22,9 +22,9 @@ struct merge_options {
 int merge_start(const struct merge_options *options, struct store *store, struct pool *pool, struct merge **ret_merge,
 		struct err *err);
 void merge_stop(struct merge **merge); /* a running merge is given up; it starts again next time */
-/* The transfer is in state merging now. Idempotent. Ends with completed (chunk files removed from nodes after the commit), uploading (some chunks
+/* The transfer is in state merging now. Idempotent. Of those that wait the highest priority is merged first, then the one that came first. Ends with completed (chunk files removed from nodes after the commit), uploading (some chunks
  * pending or lost again; or all stored as before, when the merge met something that may pass, like a full disk), or failed. */
-void merge_enqueue(struct merge *merge, const char *transfer_id);
+void merge_enqueue(struct merge *merge, const char *transfer_id, int priority);
 /* Something of the transfer was stored while it is being sent: it may be put together as far as it has come. Cheap, and never needed: a merge does
  * without. */
 void merge_ahead(struct merge *merge, const char *transfer_id);

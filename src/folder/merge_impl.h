@@ -30,6 +30,7 @@ struct merge_job {
 	bool is_ahead; /* the transfer is still being sent, as far as is known: for the threads that merge ahead */
 	struct merge_run *ahead; /* the run that began so, while it goes on */
 	int64_t due_us;          /* not before then */
+	int priority;            /* the transfer's, once it is merging */
 	struct merge_job *next;
 };
 
@@ -98,6 +99,10 @@ struct merge_run {
 	uint64_t merged_bytes, merged_files;
 	struct merge_ahead *ahead; /* NULL unless it began while the transfer was still being sent */
 };
+
+/* --- merge.c --- */
+/* Of the jobs that are due and of that kind, the one to do next; NULL: *ret_due_us says when one will be due (0: none waits for its time). */
+struct merge_job *merge_next_job(struct merge_job *jobs, bool is_ahead, int64_t now_us, int64_t *ret_due_us);
 
 /* --- merge_run.c --- */
 /* One attempt. True: to be done again a little later. */

@@ -59,6 +59,14 @@ static void push_walk_problem(void *owner, struct str path, const char *reason)
 		push->options->problem(push->options->owner, path, reason);
 }
 
+static void push_walk_tick(void *owner, uint64_t file_count, uint64_t total_bytes)
+{
+	struct push *push = owner;
+	push->progress.files_total = file_count;
+	push->progress.bytes_total = total_bytes;
+	push_tick(push, "scan", false);
+}
+
 static int push_scan(struct push *push, struct push_result *result, struct err *err)
 {
 	push_tick(push, "scan", true);
@@ -69,7 +77,8 @@ static int push_scan(struct push *push, struct push_result *result, struct err *
 	if (push->digests_fd < 0)
 		return -(int)err->code;
 	struct walk_options options = { .links = push->options->links,
-					.is_interrupted = push->options->is_interrupted };
+					.is_interrupted = push->options->is_interrupted,
+					.tick = push_walk_tick };
 	int r = walk_folder(push->root_fd, &options, push->manifest_fd, push_walk_problem, push, &push->walk, err);
 	result->skipped_count = push->walk.skipped_count;
 	if (r < 0)

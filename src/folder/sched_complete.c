@@ -293,7 +293,7 @@ static int try_complete(struct sched_call *c, struct store_transfer *transfer)
 		err_hint(&c->err, "push the folder again");
 		return -ERR_STATE;
 	}
-	merge_enqueue(c->sched->merge, transfer->id);
+	merge_enqueue(c->sched->merge, transfer->id, transfer->priority);
 	return 0;
 }
 

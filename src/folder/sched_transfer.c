@@ -117,6 +117,7 @@ void sched_json_transfer(struct json *json, struct sched_call *c, const struct s
 	json_c(json, "digest", digest_name(transfer->digest));
 	json_c(json, "manifest_crc32c", crc);
 	json_i64(json, "version", transfer->version);
+	json_i64(json, "priority", transfer->priority);
 	json_u64(json, "chunk_bytes", transfer->chunk_bytes);
 	json_u64(json, "files", transfer->file_count);
 	json_u64(json, "bytes", transfer->total_bytes);

@@ -21,6 +21,10 @@
  * cannot use up the process's descriptors. */
 #define WALK_OPEN_DEPTH  64
 #define WALK_FLUSH_BYTES (256 * KIB)
+/* Steps between two ticks: entries, names read, comparisons in sorting them. */
+#define WALK_TICK_ENTRIES  256
+#define WALK_TICK_NAMES    4096
+#define WALK_TICK_COMPARES 65536
 
 struct walk_frame {
 	char *text; /* the names, each with its NUL */
@@ -40,6 +44,7 @@ struct walk {
 	struct walk_result result;
 	struct buf out;
 	uint64_t seq, problem_count, special_count;
+	uint64_t step_count, compare_count; /* for the ticks */
 	char path[MANIFEST_PATH_MAX + 1];
 	size_t path_size;
 	struct walk_frame *frames;
@@ -143,13 +148,22 @@ static int walk_emit(struct walk *walk, enum manifest_type type, const struct st
 	return walk->out.size >= WALK_FLUSH_BYTES ? walk_flush(walk, err) : 0;
 }
 
-static int walk_compare_names(const void *a, const void *b)
+static void walk_tick(const struct walk *walk)
 {
+	if (walk->options->tick != NULL)
+		walk->options->tick(walk->owner, walk->result.file_count, walk->result.total_bytes);
+}
+
+static int walk_compare_names(const void *a, const void *b, void *arg)
+{
+	struct walk *walk = arg;
+	if (++walk->compare_count % WALK_TICK_COMPARES == 0)
+		walk_tick(walk);
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* All names of an open folder, sorted by their bytes. Returns 0 or -errno. */
-static int walk_read_names(int dir_fd, struct walk_frame *frame)
+static int walk_read_names(struct walk *walk, int dir_fd, struct walk_frame *frame)
 {
 	/* A descriptor of its own, since closedir closes what it was given. */
 	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -168,7 +182,8 @@ static int walk_read_names(int dir_fd, struct walk_frame *frame)
 		if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
 			continue;
 		buf_append(&text, (struct str){ item->d_name, strlen(item->d_name) + 1 });
-		frame->count++;
+		if (++frame->count % WALK_TICK_NAMES == 0)
+			walk_tick(walk);
 	}
 	int failed_errno = text.is_failed ? ENOMEM : errno;
 	closedir(dir);
@@ -185,7 +200,7 @@ static int walk_read_names(int dir_fd, struct walk_frame *frame)
 		frame->names[i] = frame->text + offset;
 		offset += strlen(frame->names[i]) + 1;
 	}
-	qsort(frame->names, frame->count, sizeof(*frame->names), walk_compare_names);
+	qsort_r(frame->names, frame->count, sizeof(*frame->names), walk_compare_names, walk);
 	return 0;
 }
 
@@ -200,7 +215,7 @@ static void walk_frame_fini(struct walk_frame *frame)
 static void walk_push(struct walk *walk, int fd, const struct stat *st)
 {
 	struct walk_frame frame = { .path_size = walk->path_size, .device = st->st_dev, .inode = st->st_ino, .fd = fd };
-	int r = walk_read_names(fd, &frame);
+	int r = walk_read_names(walk, fd, &frame);
 	if (r < 0) {
 		walk_complain(walk, false, "the folder cannot be read: %s", strerror(-r));
 		walk_frame_fini(&frame);
@@ -384,6 +399,8 @@ static int walk_run(struct walk *walk, struct err *err)
 		if (walk->options->is_interrupted != NULL && atomic_load(walk->options->is_interrupted))
 			return err_set(err, ERR_WAITING, "interrupted after %llu entries",
 				       (unsigned long long)walk->result.entry_count);
+		if (walk->step_count++ % WALK_TICK_ENTRIES == 0)
+			walk_tick(walk);
 		r = walk_step(walk, err);
 		if (r < 0)
 			return r;

@@ -12,6 +12,8 @@ enum walk_links { WALK_LINKS_REFUSE, WALK_LINKS_KEEP, WALK_LINKS_SKIP, WALK_LINK
 struct walk_options {
 	enum walk_links links;
 	const atomic_bool *is_interrupted; /* NULL, or looked at on the way: then the walk ends with ERR_WAITING */
+	/* NULL, or called now and then on the way, also within one large folder: what was found so far. */
+	void (*tick)(void *owner, uint64_t file_count, uint64_t total_bytes);
 };
 struct walk_result {
 	uint64_t entry_count, file_count, total_bytes;

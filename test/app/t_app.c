@@ -13,6 +13,7 @@
 #include "app/boot.h"
 #include "app/cmd.h"
 #include "app/progress.h"
+#include "app/progress_json.h"
 
 static void test_exit_codes(void **state)
 {
@@ -179,6 +180,10 @@ static void test_progress_lines(void **state)
 	char line[512];
 	progress_line(&progress, 0, 0, line, sizeof(line));
 	assert_string_equal(line, "scan");
+	/* What is found so far is no total. */
+	progress = (struct push_progress){ .phase = "scan", .files_total = 2, .bytes_total = 4096 };
+	progress_line(&progress, 0, 0, line, sizeof(line));
+	assert_string_equal(line, "scan  files 2, 4.0 KiB so far");
 	/* A folder of empty files is complete without a byte. */
 	progress = (struct push_progress){ .phase = "send", .files_total = 2, .files_done = 1 };
 	progress_line(&progress, 0, 0, line, sizeof(line));
@@ -208,6 +213,44 @@ static void test_progress_lines(void **state)
 	assert_string_equal(line, "\xe9\x80\x81");
 }
 
+/* One line each, whatever bytes are in it, and the numbers as they are. */
+static void test_progress_for_programs(void **state)
+{
+	(void)state;
+	struct push_progress progress = { .phase = "send",
+					  .elapsed_us = 1500 * MSEC_US,
+					  .files_total = 4,
+					  .files_done = 1,
+					  .bytes_total = 4096,
+					  .bytes_done = 1024,
+					  .chunks_total = 9,
+					  .parallel = 8,
+					  .waiting_for = "n2:\n\"\xff",
+					  .shares = { { "n1", 300, 2 } },
+					  .share_count = 1 };
+	struct buf text = BUF_INIT(MIB);
+	progress_json(&text, &progress, 32);
+	assert_string_equal(buf_cstr(&text),
+			    "{\"event\":\"progress\",\"phase\":\"send\",\"seconds\":1.500,\"files_done\":1,\"files\":4,"
+			    "\"bytes_done\":1024,\"bytes\":4096,\"chunks_done\":0,\"chunks\":9,\"chunks_skipped\":0,"
+			    "\"chunks_sent\":0,\"retries\":0,\"failovers\":0,\"parallel\":8,\"limit_rate_bytes\":0,"
+			    "\"rate_bytes\":32,\"eta_seconds\":96,\"waiting_for\":\"n2:\\n\\\"\\u00ff\","
+			    "\"nodes\":[{\"id\":\"n1\",\"bytes\":300,\"chunks\":2}]}");
+	buf_clear(&text);
+	progress = (struct push_progress){ .phase = "scan" };
+	progress_json(&text, &progress, 0);
+	assert_null(strstr(buf_cstr(&text), "eta_seconds"));
+	assert_non_null(strstr(buf_cstr(&text), "\"waiting_for\":null,\"nodes\":[]}"));
+	buf_clear(&text);
+	progress_json_problem(&text, STR("a\xff\n/b c"), "why \"so\"");
+	assert_string_equal(buf_cstr(&text), "{\"event\":\"problem\",\"path_enc\":\"a%FF%0A/b%20c\",\"reason\":\"why "
+					     "\\\"so\\\"\"}");
+	buf_clear(&text);
+	progress_json_notice(&text, "two\nlines");
+	assert_string_equal(buf_cstr(&text), "{\"event\":\"notice\",\"text\":\"two\\nlines\"}");
+	buf_fini(&text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -218,6 +261,7 @@ int main(void)
 		cmocka_unit_test(test_when_children_start_again),
 		cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_progress_lines),
+		cmocka_unit_test(test_progress_for_programs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

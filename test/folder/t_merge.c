@@ -88,8 +88,8 @@ static void merge_everything(struct world *world)
 	world_send(world, "batch \xe4\xb8\xad");
 	world_merge_start(world);
 	/* More than once is not more than that. */
-	merge_enqueue(world->merge, world->transfer.id);
-	merge_enqueue(world->merge, world->transfer.id);
+	merge_enqueue(world->merge, world->transfer.id, 0);
+	merge_enqueue(world->merge, world->transfer.id, 0);
 	world_assert_completed(world);
 	assert_string_equal(world->transfer.reason, "");
 
@@ -240,7 +240,7 @@ static void assert_again(struct world *world, uint64_t file_id, enum chunk_state
 static void send_again(struct world *world)
 {
 	world_resend(world);
-	merge_enqueue(world->merge, world->transfer.id);
+	merge_enqueue(world->merge, world->transfer.id, 0);
 	world_assert_completed(world);
 }
 
@@ -398,7 +398,7 @@ static void test_chunk_of_wrong_length(void **state)
 		int fd = openat(world_node_of(world, &chunk)->dir_fd, name, O_WRONLY | O_CLOEXEC);
 		assert_int_equal(ftruncate(fd, (off_t)((int64_t)chunk.size_bytes + changes[i])), 0);
 		close(fd);
-		merge_enqueue(world->merge, world->transfer.id);
+		merge_enqueue(world->merge, world->transfer.id, 0);
 		world_wait(world, TRANSFER_UPLOADING);
 		assert_again(world, file_id, CHUNK_PENDING, 3);
 		assert_false(world_chunk_is_there(world, &chunk));
@@ -528,7 +528,7 @@ static void test_node_refuses_for_good(void **state)
 		if (merges == 2)
 			atomic_store(&world->nodes[1].is_answering_503, false);
 		world_resend(world);
-		merge_enqueue(world->merge, world->transfer.id);
+		merge_enqueue(world->merge, world->transfer.id, 0);
 	}
 	world_wait(world, TRANSFER_FAILED);
 	assert_true(world->transfer.is_retryable);
@@ -596,7 +596,7 @@ static void test_foreign_folder(void **state)
 			put_owner(world, "", 0);
 		if (!world->merge)
 			world_merge_start(world);
-		merge_enqueue(world->merge, world->transfer.id);
+		merge_enqueue(world->merge, world->transfer.id, 0);
 		world_wait(world, TRANSFER_FAILED);
 		assert_false(world->transfer.is_retryable);
 		assert_non_null(strstr(world->transfer.reason, batch));
@@ -710,7 +710,7 @@ static void test_put_off(void **state)
 	assert_int_equal(world_count_in_state(world, CHUNK_STORED), world->transfer.chunk_count);
 	assert_int_equal(world_dir_count(world->staging_fd), 0);
 	world_resend(world);
-	merge_enqueue(world->merge, world->transfer.id);
+	merge_enqueue(world->merge, world->transfer.id, 0);
 	world_assert_completed(world);
 	merge_stop(&world->merge);
 	world->store->ops = true_ops;

@@ -89,7 +89,7 @@ static void begin(struct world *world)
 static void complete(struct world *world)
 {
 	world_resend(world);
-	merge_enqueue(world->merge, world->transfer.id);
+	merge_enqueue(world->merge, world->transfer.id, 0);
 }
 
 /* Everything is there when the sender is done: no chunk is asked for twice. */
@@ -241,7 +241,7 @@ static void test_digest_of_other_bytes(void **state)
 				      &err));
 	refresh(world);
 	GOOD(store->ops->transfer_move(store, &world->transfer, TRANSFER_MERGING, "", false, 1, &err));
-	merge_enqueue(world->merge, world->transfer.id);
+	merge_enqueue(world->merge, world->transfer.id, 0);
 	world_wait(world, TRANSFER_UPLOADING);
 	world_wait_job_end(world);
 	assert_int_equal(world_count_in_state(world, CHUNK_PENDING), 6);

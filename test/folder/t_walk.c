@@ -233,6 +233,42 @@ static void test_an_interrupt_ends_the_walk(void **state)
 			 -ERR_WAITING);
 }
 
+struct ticks {
+	unsigned count;
+	uint64_t file_count, total_bytes;
+};
+
+static void on_tick(void *owner, uint64_t file_count, uint64_t total_bytes)
+{
+	struct ticks *ticks = owner;
+	/* What was found never becomes less. */
+	assert_true(file_count >= ticks->file_count && total_bytes >= ticks->total_bytes);
+	*ticks = (struct ticks){ ticks->count + 1, file_count, total_bytes };
+}
+
+/* Progress is told while one large folder is read and sorted, and while its entries are looked at. */
+static void test_a_walk_ticks(void **state)
+{
+	struct world *world = *state;
+	enum { COUNT = 9000 };
+	struct ticks ticks = { 0 };
+	struct walk_options options = { .tick = on_tick };
+	struct walk_result result;
+	struct err err = ERR_INIT;
+	char name[32];
+	put(world, "f00000", "x");
+	for (int i = 1; i < COUNT; i++) {
+		/* An order that has to be sorted. */
+		snprintf(name, sizeof(name), "f%05d", i * 7919 % COUNT);
+		assert_int_equal(linkat(world->root_fd, "f00000", world->root_fd, name, 0), 0);
+	}
+	assert_int_equal(walk_folder(world->root_fd, &options, world->manifest_fd, NULL, &ticks, &result, &err), 0);
+	assert_int_equal(result.file_count, COUNT);
+	/* 2 for its names, 1 at least for sorting them, 1 for each 256 entries. */
+	assert_true(ticks.count >= 2 + 1 + COUNT / 256);
+	assert_true(ticks.file_count > COUNT - 256 && ticks.total_bytes == ticks.file_count);
+}
+
 static void test_every_problem_is_named(void **state)
 {
 	struct world *world = *state;
@@ -401,6 +437,7 @@ int main(void)
 		ROW(test_deep_folders_need_few_descriptors),
 		ROW(test_the_longest_path),
 		ROW(test_an_interrupt_ends_the_walk),
+		ROW(test_a_walk_ticks),
 		ROW(test_every_problem_is_named),
 		ROW(test_problems_are_reported_up_to_a_limit),
 		ROW(test_links_are_kept),
