@@ -18,7 +18,8 @@
 #define BACKOFF_BASE_US SEC_US
 #define BACKOFF_MAX_US  (60 * SEC_US)
 #define IDLE_WAIT_US    (60 * SEC_US)
-#define TRANSFERS_MAX   100000u /* open at once; more would not fit the ring's reports either */
+#define TRANSFERS_MAX \
+	100000u /* open ones that a node is asked about, the longest idle first: bounds the memory of their ids */
 
 /* What this scheduler has asked a node so far. */
 struct known {
