@@ -1,34 +1,11 @@
-/* Digests of chunk files: of the bytes that are there, and what was once written, as memory or the file's attribute tell. */
+/* What was once written to chunk files, as memory or the file's attribute tells. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/xattr.h>
 
 #include "folder/disk_inside.h"
 
-#define READ_PIECE_BYTES (256 * KIB)
 /* Of a durable chunk: "<kind>:<hex>", what its sender gave and we wrote. */
 #define DIGEST_ATTRIBUTE "user.heng.digest"
-
-int disk_digest_of_file(int fd, enum digest_kind kind, char target[DIGEST_HEX_SIZE], struct err *err)
-{
-	struct digest *digest = digest_new(kind);
-	char *piece = must_alloc(READ_PIECE_BYTES);
-	int64_t offset = 0;
-	size_t size = 0;
-	int r;
-
-	do {
-		r = fs_read_all(fd, piece, READ_PIECE_BYTES, offset, &size, err);
-		if (r < 0)
-			break;
-		digest_feed(digest, piece, size);
-		offset += (int64_t)size;
-	} while (size == READ_PIECE_BYTES);
-	digest_hex(digest, target);
-	digest_free(&digest);
-	free(piece);
-	return r;
-}
 
 /* Not every file system keeps attributes, nor has room for one; the sync that follows tells of a disk that is ill. Without it, rot that is met
  * after a restart looks like a sender with other bytes. */

@@ -47,7 +47,6 @@ int disk_enter(int dir_fd, const char *name, int (*each)(void *owner, int dir_fd
 
 /* --- digests (disk_digest.c) --- */
 
-int disk_digest_of_file(int fd, enum digest_kind kind, char target[DIGEST_HEX_SIZE], struct err *err);
 /* As an attribute of the file that is being written. */
 void disk_keep_digest(int fd, enum digest_kind kind, const char *digest_hex);
 bool disk_attribute_digest(int fd, enum digest_kind kind, char target[DIGEST_HEX_SIZE]);

@@ -142,7 +142,7 @@ static int find_digest(struct listing *list, int fd, struct hash128 key, struct 
 	list->computed_bytes = chunk->size_bytes < COMPUTE_BYTES_MAX - list->computed_bytes
 				       ? list->computed_bytes + chunk->size_bytes
 				       : COMPUTE_BYTES_MAX;
-	if (disk_digest_of_file(fd, list->kind, chunk->digest, err) < 0)
+	if (fs_digest(fd, list->kind, chunk->digest, err) < 0)
 		return disk_fail(list->disk, err, "cannot read a stored chunk");
 	return 1;
 }

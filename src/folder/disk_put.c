@@ -287,7 +287,7 @@ static int look(struct disk_put *put, struct err *err)
 		err_sys(err, ERR_DISK, errno, "cannot open '%s'", put->name);
 		return disk_fail(disk, err, "cannot look at the stored chunk");
 	}
-	if (disk_digest_of_file(fd, put->kind, found_hex, err) < 0)
+	if (fs_digest(fd, put->kind, found_hex, err) < 0)
 		return disk_fail(disk, err, "cannot read the stored chunk");
 	if ((uint64_t)stat.st_size == put->size_bytes && strcmp(found_hex, put->digest_hex) == 0)
 		return DISK_HAVE;

@@ -33,8 +33,10 @@ void merge_final_path(const struct merge *merge, struct str batch, char *target,
 /* Is there such a folder in final_dir already? */
 bool merge_batch_exists(const struct merge *merge, struct str batch);
 /* Of a completed transfer: the manifest that lies beside its folder, and the folder itself; open for reading. -ERR_STATE when they are there no
- * more, or another transfer's (of the same batch name) took their place. */
+ * more, or another transfer's (of the same batch name) took their place. *ret_is_same: it is the folder that was put there; another one, in whose
+ * place it is, may be a copy from a backup or anything else: what is in it must be compared. */
 int merge_open_manifest(const struct merge *merge, const struct store_transfer *transfer, struct err *err);
-int merge_open_batch(const struct merge *merge, const struct store_transfer *transfer, struct err *err);
+int merge_open_batch(const struct merge *merge, const struct store_transfer *transfer, bool *ret_is_same,
+		     struct err *err);
 
 #endif

@@ -116,18 +116,19 @@ int merge_open_manifest(const struct merge *merge, const struct store_transfer *
 	return result;
 }
 
-int merge_open_batch(const struct merge *merge, const struct store_transfer *transfer, struct err *err)
+int merge_open_batch(const struct merge *merge, const struct store_transfer *transfer, bool *ret_is_same,
+		     struct err *err)
 {
+	struct stat st;
 	uint64_t inode;
 
 	AUTO(fs_close)
 	int fd = openat(merge->final_fd, transfer->batch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
 		return err_sys(err, ERR_SYSTEM, errno, "cannot open the folder of transfer %s", transfer->id);
-	/* Not by the inode: a final store that came back from a backup has others, and each file is compared with the manifest's digest by whoever
-	 * fetches it. */
-	if (fd < 0 || !read_owner(merge, transfer, &inode))
+	if (fd < 0 || fstat(fd, &st) < 0 || !read_owner(merge, transfer, &inode))
 		return no_more(transfer, "the folder", err);
+	*ret_is_same = inode == st.st_ino;
 	int result = fd;
 	fd = -1;
 	return result;

@@ -156,6 +156,7 @@ struct wanted_file {
 	bool is_found;
 	char type;
 	uint64_t size_bytes;
+	char digest[DIGEST_HEX_SIZE];
 	char path[MANIFEST_PATH_MAX + 1];
 };
 
@@ -166,6 +167,7 @@ static int on_entry(void *owner, const struct store_entry *entry)
 	wanted->is_found = str_copy(entry->path, wanted->path, sizeof(wanted->path));
 	wanted->type = entry->type;
 	wanted->size_bytes = entry->size_bytes;
+	memcpy(wanted->digest, entry->digest, sizeof(wanted->digest));
 	return 1;
 }
 
@@ -216,17 +218,33 @@ static int open_file(struct sched_call *c, int batch_fd, const struct wanted_fil
 	return result;
 }
 
+/* In a folder that is not the one that was put there (it came back from a backup, or from anywhere): no byte is given but what was stored. */
+static int check_content(struct sched_call *c, const struct store_transfer *transfer, const struct wanted_file *wanted,
+			 int fd)
+{
+	char found[DIGEST_HEX_SIZE], shown[SHOWN_SIZE];
+	int result = fs_digest(fd, transfer->digest, found, &c->err);
+
+	str_display(str_from(wanted->path), shown, sizeof(shown));
+	if (result < 0)
+		return err_wrap(&c->err, "comparing '%s' with what was stored", shown);
+	if (strcmp(found, wanted->digest) != 0)
+		return err_set(&c->err, ERR_INTEGRITY, "'%s' in the final folder is not what was stored", shown);
+	return 0;
+}
+
 static int run_file(struct sched_call *c)
 {
 	struct store_transfer transfer;
 	struct wanted_file wanted;
+	bool is_same = false;
 	int result = find_completed(c, &transfer);
 
 	if (result == 0)
 		result = find_file(c, &transfer, &wanted);
 	if (result < 0)
 		return result;
-	AUTO(fs_close) int batch_fd = merge_open_batch(c->sched->merge, &transfer, &c->err);
+	AUTO(fs_close) int batch_fd = merge_open_batch(c->sched->merge, &transfer, &is_same, &c->err);
 	if (batch_fd < 0)
 		return batch_fd;
 	int fd = open_file(c, batch_fd, &wanted);
@@ -234,7 +252,9 @@ static int run_file(struct sched_call *c)
 		return fd;
 	struct pulled_who who;
 	pulled_who_set(&who, transfer.id, c->user->name, http_peer(c->call));
-	if (pulled_begins(&c->sched->pulled, &who, clock_mono_us()))
+	if (!is_same)
+		result = check_content(c, &transfer, &wanted, fd);
+	if (result == 0 && pulled_begins(&c->sched->pulled, &who, clock_mono_us()))
 		result = record(c, &who, "files");
 	if (result < 0) {
 		fs_close(&fd);

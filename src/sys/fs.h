@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/buf.h"
+#include "base/digest.h"
 
 #define FS_BLOCK_BYTES ((size_t)4096) /* of a hole; where a file system has larger blocks, fewer holes come of it */
 
@@ -30,6 +31,8 @@ int fs_read_all(int fd, void *target, size_t size, int64_t offset, size_t *ret_s
 		struct err *err); /* until size or end of file */
 /* The whole small file; refuses one larger than limit. */
 int fs_read_file(const char *path, size_t limit_bytes, struct buf *ret_text, struct err *err);
+/* Of the whole file, read from its start. */
+int fs_digest(int fd, enum digest_kind kind, char target[DIGEST_HEX_SIZE], struct err *err);
 /* Durably replaces path: temp file beside it, write, fdatasync, rename, fsync of the folder. */
 int fs_replace_file(const char *path, struct str data, mode_t mode, struct err *err);
 

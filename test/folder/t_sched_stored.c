@@ -114,11 +114,22 @@ static void what_changed_is_not_given(void **state)
 	assert_int_equal(symlink("/dev/null", path), 0);
 	call_transfer("ann", "GET", id, "/files/2", STR_NONE);
 	expect_error(500, "integrity");
-	/* Another folder in its place is not the one that was stored, whatever is in it; the manifest still says what was. */
+	/* In a folder that took its place, as from a backup, what is the same is given, and nothing else; the manifest still says what was. */
 	snprintf(path, sizeof(path), "%s/final/hollow", dir);
 	snprintf(other, sizeof(other), "%s/moved", dir);
 	assert_int_equal(rename(path, other), 0);
 	assert_int_equal(mkdir(path, 0700), 0);
+	call_transfer("ann", "GET", id, "/files/2", STR_NONE);
+	expect_error(500, "integrity");
+	snprintf(path, sizeof(path), "%s/final/hollow/d", dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/final/hollow/d/empty", dir);
+	assert_int_equal(fs_replace_file(path, STR_NONE, 0644, NULL), 0);
+	call_transfer("ann", "GET", id, "/files/2", STR_NONE);
+	expect_status(200);
+	snprintf(path, sizeof(path), "%s/final/hollow", dir);
+	snprintf(other, sizeof(other), "%s/moved too", dir);
+	assert_int_equal(rename(path, other), 0);
 	call_transfer("ann", "GET", id, "/files/2", STR_NONE);
 	expect_error(409, "wrong_state");
 	call_transfer("ann", "GET", id, "/manifest", STR_NONE);
