@@ -25,6 +25,7 @@
 #define RUNS_MAX         4 /* of a transfer, that came to nothing */
 #define RUN_AGAIN_US     (5 * SEC_US)
 #define JOBS_WAITING_MAX 64
+#define SPARE_BITS       4096
 #define SPACE_FACTOR     2  /* times what is still to come, both to nodes and here */
 #define SPACE_SHARE      10 /* and this part of the disk, where nodes have their own floors */
 
@@ -35,8 +36,8 @@ struct merge_ahead {
 	atomic_uint_least64_t arrival_count;
 	atomic_int_least64_t arrived_us, check_due_us;
 	int records_fd;
-	uint64_t object_count; /* bits of `has` */
-	pthread_mutex_t lock;  /* protects what follows, while pullers run */
+	uint64_t bit_count;   /* of `has` */
+	pthread_mutex_t lock; /* protects what follows, while pullers run */
 	pthread_cond_t changed;
 	uint8_t *has; /* bit file_id - 1: it is in staging, with records of its files */
 	uint64_t has_bytes;
@@ -57,8 +58,7 @@ bool merge_ahead_has(const struct merge_run *run, uint64_t file_id)
 {
 	const struct merge_ahead *ahead = run->ahead;
 
-	return file_id >= 1 && file_id <= ahead->object_count &&
-	       (ahead->has[(file_id - 1) / 8] >> (file_id - 1) % 8 & 1);
+	return file_id >= 1 && file_id <= ahead->bit_count && (ahead->has[(file_id - 1) / 8] >> (file_id - 1) % 8 & 1);
 }
 
 void merge_ahead_lacks(struct merge_run *run, uint64_t file_id)
@@ -66,17 +66,7 @@ void merge_ahead_lacks(struct merge_run *run, uint64_t file_id)
 	run->ahead->has[(file_id - 1) / 8] &= (uint8_t) ~(1u << (file_id - 1) % 8);
 }
 
-uint64_t merge_ahead_missing(const struct merge_run *run)
-{
-	const uint64_t object_count = run->transfer.object_count;
-	uint64_t count = 0;
-
-	for (uint64_t file_id = 1; file_id <= object_count; file_id++)
-		count += !merge_ahead_has(run, file_id);
-	return count;
-}
-
-void merge_ahead_forget(struct merge_run *run) { memset(run->ahead->has, 0, run->ahead->object_count / 8 + 1); }
+void merge_ahead_forget(struct merge_run *run) { memset(run->ahead->has, 0, run->ahead->bit_count / 8 + 1); }
 
 static void wake(struct merge_ahead *ahead)
 {
@@ -119,7 +109,7 @@ bool merge_ahead_pulled(struct merge_run *run, const struct store_object *object
 		merge_ahead_wait(run, MERGE_ANY_ARRIVALS, TRY_AGAIN_US);
 		return true;
 	}
-	if (is_done && object->file_id >= 1 && object->file_id <= ahead->object_count) {
+	if (is_done && object->file_id >= 1 && object->file_id <= ahead->bit_count) {
 		pthread_mutex_lock(&ahead->lock);
 		ahead->has[(object->file_id - 1) / 8] |= (uint8_t)(1u << (object->file_id - 1) % 8);
 		ahead->has_bytes += object->size_bytes;
@@ -222,8 +212,8 @@ static int prepare(struct merge_run *run, struct err *err)
 		stage_close(&run->stage);
 		return result;
 	}
-	if (ahead->object_count > 0)
-		merge_pull_all(run, ahead->object_count);
+	if (run->transfer.object_count > 0)
+		merge_pull_all(run, run->transfer.object_count);
 	while (!atomic_load(&ahead->is_wanted) && !merge_is_over(run)) {
 		merge_ahead_check(run);
 		merge_ahead_wait(run, merge_ahead_arrivals(run), STEP_US);
@@ -322,8 +312,9 @@ bool merge_run_ahead(struct merge *merge, struct merge_job *job)
 	if (merge->store->ops->transfer_get(merge->store, job->id, &run->transfer, &err) < 0)
 		log_err(LOG_WARN, &err, "transfer %s: it cannot be put together ahead", job->id);
 	else if (run->transfer.state == TRANSFER_UPLOADING) {
-		ahead->object_count = run->transfer.object_count;
-		ahead->has = must_zalloc(ahead->object_count / 8 + 1, 1);
+		/* Ids of objects that are planned anew lie behind all others; an object whose id does not fit is left to the merge proper. */
+		ahead->bit_count = run->transfer.object_count + SPARE_BITS;
+		ahead->has = must_zalloc(ahead->bit_count / 8 + 1, 1);
 		run_ahead(run);
 	}
 	pthread_mutex_lock(&merge->lock);

@@ -148,7 +148,6 @@ bool merge_ahead_pulled(struct merge_run *run, const struct store_object *object
 void merge_ahead_give_up(struct merge_run *run, const char *why);
 bool merge_ahead_has(const struct merge_run *run, uint64_t file_id); /* is the object in staging? */
 void merge_ahead_lacks(struct merge_run *run, uint64_t file_id);     /* it is not, after all */
-uint64_t merge_ahead_missing(const struct merge_run *run);           /* so many of the transfer's objects */
 void merge_ahead_forget(struct merge_run *run);                      /* all of them are */
 
 /* --- merge_record.c --- what was put into staging ahead, by entry: compared with what the transfer says in the end */
@@ -248,7 +247,7 @@ int merge_lay_out(struct merge_run *run, struct err *err);
 /* The same in two steps. First what can be made while files' digests are not known: no manifest yet. */
 int merge_lay_out_ahead(struct merge_run *run, struct err *err);
 /* Then the manifest, and all that was made ahead is compared with it: objects with a file that differs are not there any more. *ret_is_stale: what
- * stands there can not be mended object by object; begin anew. */
-int merge_settle(struct merge_run *run, bool *ret_is_stale, struct err *err);
+ * stands there can not be mended object by object; begin anew. *ret_missing_count: so many files with bytes are not there. */
+int merge_settle(struct merge_run *run, bool *ret_is_stale, uint64_t *ret_missing_count, struct err *err);
 
 #endif

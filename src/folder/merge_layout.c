@@ -27,6 +27,7 @@ struct layout {
 	uint64_t entry_count, total_bytes, empty_count;
 	struct merge_records records;
 	uint64_t ready_files, ready_bytes; /* as the manifest wants them */
+	uint64_t full_count;               /* files with bytes */
 	bool is_stale, is_some_wrong;
 	char empty_digest[DIGEST_HEX_SIZE];
 	int result;
@@ -123,6 +124,7 @@ static int settle_entry(struct layout *layout, const struct store_entry *entry)
 		result = merge_records_get(&layout->records, entry->seq, &record, layout->err);
 	if (result < 0)
 		return result;
+	layout->full_count += has_bytes;
 	bool is_same = record.facts == merge_record_facts(entry);
 	if (!has_bytes) {
 		layout->is_stale |= !is_same;
@@ -232,7 +234,8 @@ static int open_manifest(struct layout *layout)
 		       : err_sys(layout->err, ERR_SYSTEM, errno, "cannot make the manifest in staging");
 }
 
-static int run_layout(struct merge_run *run, enum layout_step step, bool *ret_is_stale, struct err *err)
+static int run_layout(struct merge_run *run, enum layout_step step, bool *ret_is_stale, uint64_t *ret_missing_count,
+		      struct err *err)
 {
 	struct layout layout = { .run = run, .step = step, .text = BUF_INIT(MIB), .manifest_fd = -1, .err = err };
 
@@ -247,24 +250,27 @@ static int run_layout(struct merge_run *run, enum layout_step step, bool *ret_is
 	buf_fini(&layout.text);
 	merge_records_fini(&layout.records);
 	*ret_is_stale = layout.is_stale;
+	*ret_missing_count = layout.full_count - layout.ready_files;
 	return result;
 }
 
 int merge_lay_out(struct merge_run *run, struct err *err)
 {
+	uint64_t missing_count;
 	bool is_stale;
 
-	return run_layout(run, LAYOUT_WHOLE, &is_stale, err);
+	return run_layout(run, LAYOUT_WHOLE, &is_stale, &missing_count, err);
 }
 
 int merge_lay_out_ahead(struct merge_run *run, struct err *err)
 {
+	uint64_t missing_count;
 	bool is_stale;
 
-	return run_layout(run, LAYOUT_AHEAD, &is_stale, err);
+	return run_layout(run, LAYOUT_AHEAD, &is_stale, &missing_count, err);
 }
 
-int merge_settle(struct merge_run *run, bool *ret_is_stale, struct err *err)
+int merge_settle(struct merge_run *run, bool *ret_is_stale, uint64_t *ret_missing_count, struct err *err)
 {
-	return run_layout(run, LAYOUT_SETTLE, ret_is_stale, err);
+	return run_layout(run, LAYOUT_SETTLE, ret_is_stale, ret_missing_count, err);
 }

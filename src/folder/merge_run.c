@@ -179,13 +179,10 @@ static int settle(struct merge_run *run, uint64_t *ret_missing_count, struct err
 {
 	bool is_stale;
 
-	int result = merge_settle(run, &is_stale, err);
-	if (result < 0)
+	int result = merge_settle(run, &is_stale, ret_missing_count, err);
+	if (result < 0 || !is_stale)
 		return result;
-	if (!is_stale) {
-		*ret_missing_count = merge_ahead_missing(run);
-		return 0;
-	}
+	*ret_missing_count = run->transfer.object_count;
 	stage_close(&run->stage);
 	merge_ahead_forget(run);
 	result = stage_open(&run->stage, run->merge->staging_fd, run->transfer.id, err);

@@ -20,6 +20,20 @@ static int teardown(void **state)
 	return 0;
 }
 
+struct seq_of {
+	const char *path;
+	uint64_t seq;
+};
+
+static int find_seq(void *owner, const struct store_entry *entry)
+{
+	struct seq_of *seq = owner;
+
+	if (str_eq_c(entry->path, seq->path))
+		seq->seq = entry->seq;
+	return 0;
+}
+
 /* Two files of several chunks, one of one, some in a pack, an empty one, a link, folders. */
 static void make_source(struct world *world)
 {
@@ -38,6 +52,7 @@ static void make_source(struct world *world)
 	assert_int_equal(symlinkat("../a", world->source_fd, "d/link"), 0);
 	world_attributes(world, "d/e", 0555, T0 + 5);
 	world_attributes(world, "d", 02750, T0 + 6);
+	world_attributes(world, ".", 0755, T0 + 7);
 }
 
 static int get_count(struct world *world)
@@ -303,6 +318,43 @@ static void test_member_revised(void **state) { revised(*state, "d/e/03"); }
 static void test_empty_file_revised(void **state) { revised(*state, "nothing"); }
 static void test_folder_revised(void **state) { revised(*state, "d/e"); }
 
+/* A file of its own and a member of a pack are planned anew, as other objects, while all was put together: other bytes, sizes and times. */
+static void test_planned_anew(void **state)
+{
+	static const struct {
+		const char *path;
+		size_t size;
+	} rows[] = { { "a", 3 * WORLD_CHUNK_BYTES + 1 }, { "d/e/05", 77 } };
+	struct world *world = *state;
+	struct plan_change changes[COUNT_OF(rows)];
+	struct plan_facts facts;
+	struct err err = ERR_INIT;
+
+	begin(world);
+	send_chunks(world, 0);
+	wait_gets(world, (int)world->transfer.chunk_count);
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct seq_of seq = { .path = rows[i].path };
+		GOOD(world->store->ops->entries(world->store, world->transfer.id, 0, INT64_MAX, find_seq, &seq, &err));
+		assert_int_equal(unlinkat(world->source_fd, rows[i].path, 0), 0);
+		world_file(world, rows[i].path, rows[i].size, 99 + (unsigned)i, 0604, T0 + 99);
+		changes[i] = (struct plan_change){
+			.seq = seq.seq, .size_bytes = rows[i].size, .mtime_ns = T0 + 99, .mode = 0604
+		};
+	}
+	/* Making files anew touched their folders. */
+	world_attributes(world, "d/e", 0555, T0 + 5);
+	world_attributes(world, ".", 0755, T0 + 7);
+	refresh(world);
+	GOOD(plan_revised_facts(world->store, &world->transfer, changes, COUNT_OF(changes), &facts, &err));
+	struct pool_ring *ring = pool_ring_get(world->pool);
+	GOOD(plan_revise(world->store, ring->ring, &world->transfer, changes, COUNT_OF(changes), &facts, NULL, &err));
+	pool_ring_put(world->pool, ring);
+	assert_true(world_count_in_state(world, CHUNK_PENDING) > 0);
+	complete(world);
+	world_assert_completed(world);
+}
+
 /* --- giving up --- */
 
 static void test_cancelled(void **state)
@@ -355,13 +407,24 @@ static void test_node_trouble(void **state)
 static void test_node_down(void **state)
 {
 	struct world *world = *state;
+	char note[STORE_NODE_ID_SIZE + 8];
 
 	begin(world);
-	send_chunks(world, 1);
-	world_node_stop(world, 1);
+	struct chunk_list *list = chunks_of(world);
+	const char *down = list->chunks[0].target_node;
+	for (size_t i = 0; i < list->count; i++) {
+		if (strcmp(list->chunks[i].target_node, down) == 0)
+			continue;
+		put_chunk(world, &list->chunks[i]);
+		merge_ahead(world->merge, world->transfer.id);
+	}
+	unsigned index = strcmp(down, world->nodes[0].id) == 0 ? 0 : 1;
+	snprintf(note, sizeof(note), "node %s", down);
+	free(list);
+	world_node_stop(world, index);
 	complete(world);
-	world_wait_note(world, "node n2");
-	world_node_start(world, 1);
+	world_wait_note(world, note);
+	world_node_start(world, index);
 	world_assert_completed(world);
 }
 
@@ -432,6 +495,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_member_revised, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_empty_file_revised, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_folder_revised, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_planned_anew, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cancelled, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_space, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_trouble, setup, teardown),
