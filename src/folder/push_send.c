@@ -249,13 +249,18 @@ static enum send_fate send_fate(enum err_code code)
 		enum err_code code;
 		enum send_fate fate;
 	} rows[] = {
-		{ ERR_TICKET_EXPIRED, SEND_ASK },  { ERR_CLOCK_SKEW, SEND_ASK },
-		{ ERR_TICKET_BAD, SEND_ASK },      { ERR_DIGEST_CONFLICT, SEND_ASK_CONFLICT },
-		{ ERR_MERGING, SEND_OVER },        { ERR_STATE, SEND_OVER },
-		{ ERR_NO_TRANSFER, SEND_OVER },    /* it was removed from the node: the scheduler knows why */
-		{ ERR_NONCE_REPLAYED, SEND_SAME }, /* the network repeated the request: a new attempt has a new nonce */
-		{ ERR_TIMEOUT, SEND_OTHER },       /* the node hangs: waiting for it again would take as long */
-		{ ERR_SYSTEM, SEND_OTHER },        { ERR_INTERNAL, SEND_OTHER },
+		{ ERR_TICKET_EXPIRED, SEND_ASK },
+		{ ERR_CLOCK_SKEW, SEND_ASK },
+		{ ERR_TICKET_BAD, SEND_ASK },
+		{ ERR_DIGEST_CONFLICT, SEND_ASK_CONFLICT },
+		{ ERR_MERGING, SEND_OVER },
+		{ ERR_STATE, SEND_OVER },
+		{ ERR_NO_TRANSFER, SEND_OVER }, /* it was removed from the node: the scheduler knows why */
+		/* The network repeated the request. The first copy may have got through; where it did not, a new attempt has a new nonce. */
+		{ ERR_NONCE_REPLAYED, SEND_ASK },
+		{ ERR_TIMEOUT, SEND_OTHER }, /* the node hangs: waiting for it again would take as long */
+		{ ERR_SYSTEM, SEND_OTHER },
+		{ ERR_INTERNAL, SEND_OTHER },
 	};
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		if (rows[i].code == code)

@@ -136,10 +136,10 @@ class Up:
 
 class Roles(Up):
     """A scheduler and nodes from configuration files, each a process of the test's own, which it may stop, kill and start again.
-    `conf` and `envs` are by role: lines added to its configuration, variables added to its environment."""
+    `conf`, `envs` and `prefixes` are by role: lines added to its configuration, variables added to its environment, words before its command."""
 
-    def __init__(self, data, nodes=3, backend=None, conf=None, envs=None, **paths):
-        self.conf, self.envs, self.paths, self.procs, self.addrs = conf or {}, envs or {}, paths, {}, {}
+    def __init__(self, data, nodes=3, backend=None, conf=None, envs=None, prefixes=None, **paths):
+        self.conf, self.envs, self.prefixes, self.paths, self.procs, self.addrs = conf or {}, envs or {}, prefixes or {}, paths, {}, {}
         super().__init__(data, nodes, backend=backend)
 
     def start(self):
@@ -177,7 +177,7 @@ class Roles(Up):
         write(path, ("".join(f"{k}: {v}\n" for k, v in lines.items()) + users[1] + users[2]).encode())
         read_end, write_end = os.pipe()
         with open(os.path.join(self.data, role + ".log"), "ab") as log:
-            process = subprocess.Popen([HENG, "scheduler" if role == "scheduler" else "node", "-c", path], stdout=log, stderr=log, pass_fds=[write_end],
+            process = subprocess.Popen([*self.prefixes.get(role, []), HENG, "scheduler" if role == "scheduler" else "node", "-c", path], stdout=log, stderr=log, pass_fds=[write_end],
                                        env=dict(self.env, HENG_READY_FD=str(write_end), **self.envs.get(role, {})))
         os.close(write_end)
         os.set_blocking(read_end, False)
