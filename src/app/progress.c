@@ -59,6 +59,11 @@ void progress_line(const struct push_progress *progress, uint64_t rate_bytes, si
 	if (strcmp(progress->phase, "scan") == 0 && progress->files_total > 0) {
 		progress_add(target, target_size, "  files %llu, %s so far", (unsigned long long)progress->files_total,
 			     size_display(progress->bytes_total, total, sizeof(total)));
+	} else if (strcmp(progress->phase, "merge") == 0 && progress->merging_files > 0) {
+		progress_add(target, target_size, "  %s / %s  files %llu/%llu",
+			     size_display(progress->merging_bytes, done, sizeof(done)),
+			     size_display(progress->bytes_total, total, sizeof(total)),
+			     (unsigned long long)progress->merging_files, (unsigned long long)progress->files_total);
 	} else if (progress->bytes_total > 0 || progress->files_total > 0) {
 		uint64_t percent = progress->bytes_total > 0 ? progress->bytes_done * 100 / progress->bytes_total : 100;
 		progress_add(target, target_size, "  %s / %s  %llu%%  files %llu/%llu",

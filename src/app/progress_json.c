@@ -22,6 +22,8 @@ void progress_json(struct buf *buf, const struct push_progress *progress, uint64
 	json_u64(&json, "chunks", progress->chunks_total);
 	json_u64(&json, "chunks_skipped", progress->chunks_skipped);
 	json_u64(&json, "chunks_sent", progress->chunks_sent);
+	json_u64(&json, "merging_files", progress->merging_files);
+	json_u64(&json, "merging_bytes", progress->merging_bytes);
 	json_u64(&json, "retries", progress->retries);
 	json_u64(&json, "failovers", progress->failovers);
 	json_u64(&json, "parallel", progress->parallel);

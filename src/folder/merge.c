@@ -73,7 +73,7 @@ static void work(struct merge *merge, bool is_ahead)
 		}
 		job->is_running = true;
 		pthread_mutex_unlock(&merge->lock);
-		bool is_to_retry = is_ahead ? merge_run_ahead(merge, job) : merge_run_job(merge, job->id);
+		bool is_to_retry = is_ahead ? merge_run_ahead(merge, job) : merge_run_job(merge, job);
 		pthread_mutex_lock(&merge->lock);
 		end_job_locked(merge, job, is_to_retry);
 	}
@@ -112,6 +112,21 @@ void merge_enqueue(struct merge *merge, const char *transfer_id, int priority)
 	}
 	(*link)->priority = priority;
 	pthread_cond_broadcast(&merge->changed);
+	pthread_mutex_unlock(&merge->lock);
+}
+
+void merge_progress(struct merge *merge, const char *transfer_id, uint64_t *ret_files, uint64_t *ret_bytes)
+{
+	*ret_files = *ret_bytes = 0;
+	pthread_mutex_lock(&merge->lock);
+	for (const struct merge_job *job = merge->jobs; job; job = job->next) {
+		const struct merge_run *run = job->run ? job->run : job->ahead;
+		if (!run || strcmp(job->id, transfer_id) != 0)
+			continue;
+		*ret_files = atomic_load(&run->merged_files);
+		*ret_bytes = atomic_load(&run->merged_bytes);
+		break;
+	}
 	pthread_mutex_unlock(&merge->lock);
 }
 

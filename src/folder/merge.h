@@ -28,6 +28,8 @@ void merge_enqueue(struct merge *merge, const char *transfer_id, int priority);
 /* Something of the transfer was stored while it is being sent: it may be put together as far as it has come. Cheap, and never needed: a merge does
  * without. */
 void merge_ahead(struct merge *merge, const char *transfer_id);
+/* How much of a transfer that is being put together, ahead too, is in staging and right. 0 while none of it is. */
+void merge_progress(struct merge *merge, const char *transfer_id, uint64_t *ret_files, uint64_t *ret_bytes);
 /* Where a batch is or will be: final_dir/batch. */
 void merge_final_path(const struct merge *merge, struct str batch, char *target, size_t target_size);
 /* Is there such a folder in final_dir already? */

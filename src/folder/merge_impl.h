@@ -30,6 +30,7 @@ struct merge_job {
 	bool is_ahead; /* the transfer is still being sent, as far as is known: for the threads that merge ahead */
 	struct merge_run *ahead; /* the run that began so, while it goes on */
 	int64_t due_us;          /* not before then */
+	struct merge_run *run;   /* the one that began when it was merging, while it goes on */
 	int priority;            /* the transfer's, once it is merging */
 	struct merge_job *next;
 };
@@ -84,7 +85,8 @@ struct merge_run {
 	struct stage stage;
 	unsigned puller_count, window_count;
 	atomic_bool is_given_up; /* pullers stop: a failure, a lost node, or the end of the process */
-	pthread_mutex_t lock;    /* protects what follows */
+	atomic_uint_fast64_t merged_bytes, merged_files;
+	pthread_mutex_t lock; /* protects what follows */
 	struct store_object page[64];
 	size_t page_next, page_count;
 	uint64_t last_file_id;
@@ -96,7 +98,6 @@ struct merge_run {
 	uint64_t unpulled_count; /* those of them whose node answers, but not with the chunk */
 	char reason[STORE_REASON_SIZE];
 	char waiting_node[STORE_NODE_ID_SIZE];
-	uint64_t merged_bytes, merged_files;
 	struct merge_ahead *ahead; /* NULL unless it began while the transfer was still being sent */
 };
 
@@ -106,7 +107,7 @@ struct merge_job *merge_next_job(struct merge_job *jobs, bool is_ahead, int64_t 
 
 /* --- merge_run.c --- */
 /* One attempt. True: to be done again a little later. */
-bool merge_run_job(struct merge *merge, const char *id);
+bool merge_run_job(struct merge *merge, struct merge_job *job);
 bool merge_is_over(const struct merge_run *run); /* stopping or given up: stop what you do */
 void merge_fail(struct merge_run *run, const struct err *err, bool is_retryable);
 /* Something must come again; the transfer goes back to uploading for it. The first reason is kept. */

@@ -62,10 +62,8 @@ void merge_unpulled(struct merge_run *run)
 
 void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes)
 {
-	pthread_mutex_lock(&run->lock);
-	run->merged_files += file_count;
-	run->merged_bytes += bytes;
-	pthread_mutex_unlock(&run->lock);
+	atomic_fetch_add(&run->merged_files, file_count);
+	atomic_fetch_add(&run->merged_bytes, bytes);
 }
 
 struct timespec merge_deadline(int64_t wait_us)
@@ -207,11 +205,13 @@ static int check_coverage(const struct merge_run *run, struct err *err)
 {
 	const struct store_transfer *transfer = &run->transfer;
 
-	if (run->merged_files == transfer->file_count && run->merged_bytes == transfer->total_bytes)
+	uint64_t files = atomic_load(&run->merged_files), bytes = atomic_load(&run->merged_bytes);
+
+	if (files == transfer->file_count && bytes == transfer->total_bytes)
 		return 0;
 	return err_set(err, ERR_INTEGRITY,
-		       "%" PRIu64 " of %" PRIu64 " files and %" PRIu64 " of %" PRIu64 " bytes were merged",
-		       run->merged_files, transfer->file_count, run->merged_bytes, transfer->total_bytes);
+		       "%" PRIu64 " of %" PRIu64 " files and %" PRIu64 " of %" PRIu64 " bytes were merged", files,
+		       transfer->file_count, bytes, transfer->total_bytes);
 }
 
 void merge_clear_stage(struct merge_run *run)
@@ -299,18 +299,28 @@ void merge_transfer(struct merge_run *run)
 	merge_clear_stage(run);
 }
 
-bool merge_run_job(struct merge *merge, const char *id)
+/* Whoever asks how far a merge has come looks at its run, under the merge's lock. */
+static void show_run(struct merge *merge, struct merge_job *job, struct merge_run *run)
+{
+	pthread_mutex_lock(&merge->lock);
+	job->run = run;
+	pthread_mutex_unlock(&merge->lock);
+}
+
+bool merge_run_job(struct merge *merge, struct merge_job *job)
 {
 	struct merge_run *run = must_zalloc(1, sizeof(*run));
 	struct err err = ERR_INIT;
 
 	run->merge = merge;
 	pthread_mutex_init(&run->lock, NULL);
-	str_copy(str_from(id), run->transfer.id, sizeof(run->transfer.id));
-	if (merge->store->ops->transfer_get(merge->store, id, &run->transfer, &err) < 0)
+	str_copy(str_from(job->id), run->transfer.id, sizeof(run->transfer.id));
+	show_run(merge, job, run);
+	if (merge->store->ops->transfer_get(merge->store, job->id, &run->transfer, &err) < 0)
 		merge_end_unrecorded(run, &err, "anything");
 	else if (run->transfer.state == TRANSFER_MERGING)
 		merge_transfer(run);
+	show_run(merge, job, NULL);
 	bool is_unrecorded = run->is_unrecorded;
 	pthread_mutex_destroy(&run->lock);
 	free(run);

@@ -27,7 +27,8 @@ struct push_progress {
 	int64_t elapsed_us;
 	struct push_node_share shares[64];
 	size_t share_count;
-	unsigned parallel; /* chunks that may be under way now; 0 before the first */
+	unsigned parallel;                     /* chunks that may be under way now; 0 before the first */
+	uint64_t merging_files, merging_bytes; /* put together so far, in the phase "merge" */
 };
 /* What a new transfer wishes for where no chunk size is asked for: LAN 8 MiB, WAN 1 MiB; AUTO what earlier pushes to this scheduler found. */
 enum push_network { PUSH_NETWORK_AUTO, PUSH_NETWORK_LAN, PUSH_NETWORK_WAN };

@@ -179,6 +179,8 @@ int push_take_transfer(struct push *push, const json_t *root, struct err *err)
 	}
 	push->is_in_place = push_json_bool(root, "is_in_place");
 	push->chunk_bytes = push_json_u64(root, "chunk_bytes");
+	push->progress.merging_files = push_json_u64(root, "merging_files");
+	push->progress.merging_bytes = push_json_u64(root, "merging_bytes");
 	push->object_count = push_json_u64(root, "objects");
 	push->chunk_count = push_json_u64(root, "chunks");
 	push->version = (int64_t)push_json_u64(root, "version");

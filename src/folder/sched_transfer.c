@@ -137,11 +137,13 @@ void sched_json_transfer(struct json *json, struct sched_call *c, const struct s
 static int json_details(struct json *json, struct sched_call *c, const struct store_transfer *transfer)
 {
 	uint64_t counts[CHUNK_MERGED + 1] = { 0 };
+	uint64_t merging_files, merging_bytes;
 	struct store *store = c->sched->store;
 	int result = store->ops->chunk_counts(store, transfer->id, counts, &c->err);
 
 	if (result < 0)
 		return err_wrap(&c->err, "counting the chunks of transfer %s", transfer->id);
+	merge_progress(c->sched->merge, transfer->id, &merging_files, &merging_bytes);
 	json_bool(json, "is_resumed", false);
 	json_c(json, "reason", transfer->reason);
 	json_bool(json, "is_retryable", transfer->is_retryable);
@@ -149,6 +151,8 @@ static int json_details(struct json *json, struct sched_call *c, const struct st
 	json_u64(json, "lost_chunks", counts[CHUNK_LOST]);
 	json_u64(json, "digest_failed_chunks", counts[CHUNK_DIGEST_FAILED]);
 	json_u64(json, "merged_chunks", counts[CHUNK_MERGED]);
+	json_u64(json, "merging_files", merging_files);
+	json_u64(json, "merging_bytes", merging_bytes);
 	json_i64(json, "created_us", transfer->created_wall_us);
 	json_i64(json, "updated_us", transfer->updated_wall_us);
 	json_i64(json, "completed_us", transfer->completed_wall_us);

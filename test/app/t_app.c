@@ -184,6 +184,11 @@ static void test_progress_lines(void **state)
 	progress = (struct push_progress){ .phase = "scan", .files_total = 2, .bytes_total = 4096 };
 	progress_line(&progress, 0, 0, line, sizeof(line));
 	assert_string_equal(line, "scan  files 2, 4.0 KiB so far");
+	progress = (struct push_progress){
+		.phase = "merge", .files_total = 5, .merging_files = 2, .bytes_total = 4096
+	};
+	progress_line(&progress, 0, 0, line, sizeof(line));
+	assert_string_equal(line, "merge  0 B / 4.0 KiB  files 2/5");
 	/* A folder of empty files is complete without a byte. */
 	progress = (struct push_progress){ .phase = "send", .files_total = 2, .files_done = 1 };
 	progress_line(&progress, 0, 0, line, sizeof(line));
@@ -233,7 +238,8 @@ static void test_progress_for_programs(void **state)
 	assert_string_equal(buf_cstr(&text),
 			    "{\"event\":\"progress\",\"phase\":\"send\",\"seconds\":1.500,\"files_done\":1,\"files\":4,"
 			    "\"bytes_done\":1024,\"bytes\":4096,\"chunks_done\":0,\"chunks\":9,\"chunks_skipped\":0,"
-			    "\"chunks_sent\":0,\"retries\":0,\"failovers\":0,\"parallel\":8,\"limit_rate_bytes\":0,"
+			    "\"chunks_sent\":0,\"merging_files\":0,\"merging_bytes\":0,\"retries\":0,\"failovers\":0,"
+			    "\"parallel\":8,\"limit_rate_bytes\":0,"
 			    "\"rate_bytes\":32,\"eta_seconds\":96,\"waiting_for\":\"n2:\\n\\\"\\u00ff\","
 			    "\"nodes\":[{\"id\":\"n1\",\"bytes\":300,\"chunks\":2}]}");
 	buf_clear(&text);

@@ -410,6 +410,7 @@ static void test_chunk_of_wrong_length(void **state)
 static void test_node_down_and_back(void **state)
 {
 	struct world *world = *state;
+	uint64_t files, bytes;
 
 	make_source(world);
 	world_send(world, "batch");
@@ -417,8 +418,12 @@ static void test_node_down_and_back(void **state)
 	world_merge_start(world);
 	world_wait_note(world, "node n1");
 	assert_int_equal(atomic_load(&world->nodes[0].get_count), 0);
+	merge_progress(world->merge, world->transfer.id, &files, &bytes);
+	assert_true(files < world->transfer.file_count && bytes < world->transfer.total_bytes);
 	world_node_start(world, 0);
 	world_assert_completed(world);
+	merge_progress(world->merge, world->transfer.id, &files, &bytes);
+	assert_true(files == 0 && bytes == 0);
 	assert_string_equal(world->transfer.reason, "");
 }
 
