@@ -221,6 +221,30 @@ static void test_read_and_write(void **state)
 }
 
 /* The bytes are the same whether or not there are holes, wherever the zeros begin and end; and holes there are. */
+/* One read of it is less than a piece, a whole piece, or a bit more. */
+static void test_digest(void **state)
+{
+	(void)state;
+	static const size_t sizes[] = { 0, 1, 256 * KIB - 1, 256 * KIB, 256 * KIB + 1, 600 * KIB };
+	char *data = must_zalloc(600 * KIB, 1), want[DIGEST_HEX_SIZE], found[DIGEST_HEX_SIZE];
+	struct err err = ERR_INIT;
+
+	for (size_t i = 0; i < 600 * KIB; i++)
+		data[i] = (char)(i * 2654435761u >> 13);
+	for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+		AUTO(fs_close) int fd = open(at("d"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+		assert_int_equal(fs_write_all(fd, data, sizes[i], -1, &err), 0);
+		for (int kind = DIGEST_MD5; kind <= DIGEST_SHA256; kind++) {
+			digest_of((enum digest_kind)kind, data, sizes[i], want);
+			assert_int_equal(fs_digest(fd, (enum digest_kind)kind, found, &err), 0);
+			assert_string_equal(found, want);
+		}
+	}
+	AUTO(fs_close) int write_fd = open(at("d"), O_WRONLY);
+	assert_int_equal(fs_digest(write_fd, DIGEST_MD5, found, &err), -ERR_SYSTEM);
+	free(data);
+}
+
 static void test_sparse(void **state)
 {
 	static const struct {
@@ -525,6 +549,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_make_dirs, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_make_dirs_at, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_read_and_write, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_digest, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sparse, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_replace, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rename, setup, teardown),
