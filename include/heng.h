@@ -98,7 +98,7 @@ typedef void heng_problem_fn(void *owner, const char *kind, const char *path, si
 HENG_API void heng_op_on_problem(struct heng_op *op, heng_problem_fn *problem, void *owner);
 
 /* Sends a folder and waits until it is whole in the final store. Stopped, killed or failed with HENG_INCOMPLETE: the same push again continues.
- * Options: name, parallel, chunk-size, limit-rate, digest, links, priority, network, dry-run, give-up, state-dir, and what else `heng push` has. */
+ * Options: name, parallel, chunk-size, limit-rate, digest, links, priority, copies, network, dry-run, give-up, state-dir, and what else `heng push` has. */
 HENG_API int heng_push(struct heng_op *op, const char *folder, struct heng_error **ret_error);
 /* Fetches a completed transfer into target, which must not exist and appears whole or not at all. Option: parallel. */
 HENG_API int heng_pull(struct heng_op *op, const char *transfer_id, const char *target, struct heng_error **ret_error);

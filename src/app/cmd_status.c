@@ -51,6 +51,19 @@ static void status_print_time(const json_t *root, const char *name, const char *
 		printf("%-10s %s\n", label, clock_text((int64_t)wall_us, text));
 }
 
+/* One copy is what everybody expects: nothing is said about it. */
+static void status_print_copies(const json_t *root)
+{
+	uint64_t copies = ask_u64(root, "copies");
+	if (copies < 2)
+		return;
+	printf("%-10s %llu wanted, %llu of %llu chunks have them%s\n", "copies", (unsigned long long)copies,
+	       (unsigned long long)ask_u64(root, "copied_chunks"), (unsigned long long)ask_u64(root, "chunks"),
+	       json_is_true(json_object_get(root, "is_copies_waived"))
+		       ? "; merged with fewer, as no other node took work"
+		       : "");
+}
+
 static void status_print_one(const json_t *root)
 {
 	char text[4 * 4608], size[32], stored[32];
@@ -68,6 +81,7 @@ static void status_print_one(const json_t *root)
 	       (unsigned long long)ask_u64(root, "pending_chunks"), (unsigned long long)ask_u64(root, "lost_chunks"),
 	       (unsigned long long)ask_u64(root, "digest_failed_chunks"),
 	       (unsigned long long)ask_u64(root, "merged_chunks"));
+	status_print_copies(root);
 	printf("%-10s %s\n", "digest", ask_word(root, "digest", text, sizeof(text)));
 	printf("%-10s %s\n", "final", ask_word(root, "final", text, sizeof(text)));
 	status_print_time(root, "created_us", "created");

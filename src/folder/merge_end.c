@@ -97,6 +97,13 @@ void merge_end_reopened(struct merge_run *run)
 	struct err err = ERR_INIT;
 	char reason[STORE_REASON_SIZE];
 
+	if (run->kept_count == run->reopened_count) {
+		log_say(LOG_INFO,
+			"transfer %s: nothing is to be sent again, other nodes have it; the merge is done again soon",
+			run->transfer.id);
+		run->is_to_repeat = true;
+		return;
+	}
 	if (has_stalled(run)) {
 		err_set(&err, ERR_PEER, "%u merges in a row got no further: %.400s", MERGE_STALLS_MAX, run->reason);
 		end_failed(run, &err, true);

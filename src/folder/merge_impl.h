@@ -93,8 +93,10 @@ struct merge_run {
 	bool is_listed; /* no more objects are handed out */
 	bool is_failed, is_retryable;
 	bool is_unrecorded;      /* how it ended could not be written down */
+	bool is_to_repeat;       /* it has not ended: it starts again, with what other nodes have */
 	struct err failure;      /* the first */
 	uint64_t reopened_count; /* objects or entries that must come again */
+	uint64_t kept_count;     /* those of them of which every chunk is kept by another node's copy */
 	uint64_t unpulled_count; /* those of them whose node answers, but not with the chunk */
 	char reason[STORE_REASON_SIZE];
 	char waiting_node[STORE_NODE_ID_SIZE];
@@ -116,7 +118,8 @@ void merge_unpulled(struct merge_run *run); /* one more object whose node does n
 /* The next object, or false. */
 bool merge_next_object(struct merge_run *run, struct store_object *ret_object);
 void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes);
-/* The store's chunks of one object (0: all that node_id has) are to be sent again. A store that fails ends the run. */
+/* The store's chunks of one object (0: all that node_id has) are to be sent again, but for those that another node has too; with none left that is,
+ * the merge is only done again. A store that fails ends the run. */
 void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, enum chunk_state state,
 		  const char *why);
 void merge_end_list(struct merge_run *run);             /* no more objects are handed out */
@@ -195,6 +198,16 @@ void merge_nodes_free(struct merge *merge);
 void merge_node_drop(struct merge_run *run, struct fetch *fetch, const struct store_chunk *chunk);
 /* After the end of a transfer every node forgets it. Failures are logged only. */
 void merge_nodes_forget(struct merge *merge, const char *transfer_id);
+
+/* --- merge_copy.c --- */
+/* The other node's copy from now on, if there is one; this one's remains the second choice. */
+void merge_copy_swap(struct store_chunk *chunk);
+/* The same where this node is out and the other one is up. */
+void merge_copy_choose(struct merge_run *run, struct store_chunk *chunk);
+/* This node's copy is of no use to the run: the other one, and no way back. False: there is none. */
+bool merge_copy_turn(struct merge_run *run, struct store_chunk *chunk, const char *why);
+/* Where only this node is at fault, only what it has is to be reopened: its id. NULL where chunks have one copy: the whole object is sent again. */
+const char *merge_copy_scope(const struct merge_run *run, const char *node_id);
 
 /* --- merge_object.c --- */
 /* Where the bytes of the object at hand go. */

@@ -209,6 +209,7 @@ static enum outcome try_start(struct pull *pull, struct pull_call *place)
 
 	if (now_us < place->not_before_us)
 		return OUTCOME_GOING;
+	merge_copy_choose(pull->run, &place->chunk);
 	switch (merge_node_take(pull->run, place->chunk.actual_node, addr)) {
 	case MERGE_NODE_READY:
 		if (copy_local(pull, place, addr, &outcome))
@@ -226,6 +227,8 @@ static enum outcome try_start(struct pull *pull, struct pull_call *place)
 	case MERGE_NODE_LOST:
 		break;
 	}
+	if (merge_copy_turn(pull->run, &place->chunk, "a node that has a chunk of it is lost"))
+		return OUTCOME_GOING;
 	if (merge_is_ahead(pull->run))
 		return OUTCOME_LEFT;
 	node_is_lost(pull->run, place->chunk.actual_node);
@@ -238,7 +241,7 @@ static enum outcome try_start(struct pull *pull, struct pull_call *place)
 static enum outcome try_again(struct pull *pull, struct pull_call *place)
 {
 	const struct fetch_call *call = &place->call;
-	const struct store_chunk *chunk = &place->chunk;
+	struct store_chunk *chunk = &place->chunk;
 	char why[STORE_REASON_SIZE], status[64];
 
 	if (++place->try_count < pull->run->merge->options.pull_try_limit) {
@@ -250,19 +253,25 @@ static enum outcome try_again(struct pull *pull, struct pull_call *place)
 	snprintf(why, sizeof(why), "node %s did not give chunk %" PRIu64 " of object %" PRIu64 " in %u tries: %.300s",
 		 chunk->actual_node, chunk->chunk_index, chunk->file_id, place->try_count,
 		 call->err.code == ERR_NONE ? status : call->err.text);
+	if (merge_copy_turn(pull->run, chunk, why)) {
+		place->try_count = 0;
+		return OUTCOME_GOING;
+	}
 	merge_unpulled(pull->run);
 	/* It may still have the chunk, and then say so when it is sent again, or find that it cannot read it and refuse: another node takes it. */
-	merge_reopen(pull->run, chunk->file_id, NULL, CHUNK_LOST, why);
+	merge_reopen(pull->run, chunk->file_id, merge_copy_scope(pull->run, chunk->actual_node), CHUNK_LOST, why);
 	return OUTCOME_AGAIN;
 }
 
-static enum outcome chunk_is_gone(struct pull *pull, const struct store_chunk *chunk)
+static enum outcome chunk_is_gone(struct pull *pull, struct store_chunk *chunk)
 {
 	char why[STORE_REASON_SIZE];
 
 	snprintf(why, sizeof(why), "node %s has chunk %" PRIu64 " of object %" PRIu64 " no more", chunk->actual_node,
 		 chunk->chunk_index, chunk->file_id);
-	merge_reopen(pull->run, chunk->file_id, NULL, CHUNK_LOST, why);
+	if (merge_copy_turn(pull->run, chunk, why))
+		return OUTCOME_GOING;
+	merge_reopen(pull->run, chunk->file_id, merge_copy_scope(pull->run, chunk->actual_node), CHUNK_LOST, why);
 	return OUTCOME_AGAIN;
 }
 
@@ -281,7 +290,7 @@ static enum outcome chunk_is_wrong(struct pull *pull, const struct pull_call *pl
 			 "node %s has %" PRIu64 " of %" PRIu64 " bytes for chunk %" PRIu64 " of object %" PRIu64,
 			 chunk->actual_node, place->seen_bytes, chunk->size_bytes, chunk->chunk_index, chunk->file_id);
 	merge_node_drop(pull->run, pull->fetch, chunk);
-	merge_reopen(pull->run, chunk->file_id, NULL, CHUNK_PENDING, why);
+	merge_reopen(pull->run, chunk->file_id, merge_copy_scope(pull->run, chunk->actual_node), CHUNK_PENDING, why);
 	return OUTCOME_AGAIN;
 }
 
@@ -308,6 +317,7 @@ static enum outcome look_at(struct pull *pull, struct pull_call *place)
 	/* A node that nobody can reach is waited for, and only time ends that; what happened on the way down does not count as a try. */
 	if (call->status == 0 && (call->err.code == ERR_CONNECT || !merge_node_is_up(pull->run, node_id))) {
 		merge_node_saw(pull->run, node_id, false);
+		merge_copy_swap(&place->chunk);
 		place->not_before_us = clock_mono_us() + MERGE_WAIT_US;
 		return OUTCOME_GOING;
 	}

@@ -51,6 +51,11 @@ void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, 
 		return;
 	}
 	merge_reopen_note(run, why);
+	if (count > 0 || run->transfer.copies < 2)
+		return;
+	pthread_mutex_lock(&run->lock);
+	run->kept_count++;
+	pthread_mutex_unlock(&run->lock);
 }
 
 void merge_unpulled(struct merge_run *run)
@@ -321,8 +326,8 @@ bool merge_run_job(struct merge *merge, struct merge_job *job)
 	else if (run->transfer.state == TRANSFER_MERGING)
 		merge_transfer(run);
 	show_run(merge, job, NULL);
-	bool is_unrecorded = run->is_unrecorded;
+	bool is_to_repeat = run->is_unrecorded || run->is_to_repeat;
 	pthread_mutex_destroy(&run->lock);
 	free(run);
-	return is_unrecorded;
+	return is_to_repeat;
 }

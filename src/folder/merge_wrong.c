@@ -7,7 +7,8 @@
 
 struct bad_search {
 	struct pull *pull;
-	bool is_all; /* every chunk is dropped, whatever its bytes */
+	bool is_all;        /* every chunk is dropped, whatever its bytes */
+	bool is_all_copies; /* wherever it is */
 	unsigned bad_count;
 	uint64_t bad_index;
 	uint64_t seen_count;
@@ -36,6 +37,19 @@ static int on_suspect(void *owner, const struct store_chunk *chunk)
 	return 0;
 }
 
+/* A copy elsewhere may be right; but when the file is to be read again, it is as old as this one. */
+static void drop_chunk(const struct bad_search *search, struct store_chunk *chunk)
+{
+	struct pull *pull = search->pull;
+
+	if (chunk->actual_node[0])
+		merge_node_drop(pull->run, pull->fetch, chunk);
+	if (!search->is_all_copies || !chunk->copy_node[0])
+		return;
+	merge_copy_swap(chunk);
+	merge_node_drop(pull->run, pull->fetch, chunk);
+}
+
 /* Goes through the object's chunks and drops those at fault, a page at a time and outside of the store's reading. */
 static int drop_chunks(struct bad_search *search)
 {
@@ -54,8 +68,7 @@ static int drop_chunks(struct bad_search *search)
 		if (search->seen_count == 0)
 			break;
 		for (size_t i = 0; i < pull->row_count && !merge_is_over(run); i++)
-			if (pull->rows[i].actual_node[0])
-				merge_node_drop(run, pull->fetch, &pull->rows[i]);
+			drop_chunk(search, &pull->rows[i]);
 		done += search->seen_count;
 		after_file_id = pull->object.file_id;
 		after_index = done - 1;
@@ -85,11 +98,12 @@ void pull_object_is_wrong(struct pull *pull)
 		snprintf(why, sizeof(why), "%.360s; every chunk is as it was sent, so the file is to be read again",
 			 cause.text);
 	if (!search.is_all && search.bad_count == 0) {
-		search.is_all = true;
+		search.is_all = search.is_all_copies = true;
 		if (drop_chunks(&search) < 0) {
 			merge_fail(pull->run, &pull->err, true);
 			return;
 		}
 	}
-	merge_reopen(pull->run, pull->object.file_id, NULL, CHUNK_PENDING, why);
+	merge_reopen(pull->run, pull->object.file_id,
+		     search.is_all_copies ? NULL : merge_copy_scope(pull->run, search.bad_node), CHUNK_PENDING, why);
 }

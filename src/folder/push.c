@@ -136,6 +136,8 @@ static int push_create_url(const struct push *push, const char *name, char *targ
 	if (chunk_bytes > 0 && size < (int)target_size)
 		size += snprintf(target + size, target_size - (size_t)size, "&%s=%llu",
 				 is_asked ? "chunk_size" : "chunk_wish", (unsigned long long)chunk_bytes);
+	if (options->copies > 0 && size < (int)target_size)
+		size += snprintf(target + size, target_size - (size_t)size, "&copies=%u", options->copies);
 	if (options->resume != NULL && size < (int)target_size)
 		size += snprintf(target + size, target_size - (size_t)size, "&resume=%s", options->resume);
 	if (size >= (int)target_size)

@@ -39,6 +39,7 @@ struct push_options {
 	struct str batch;     /* empty: the folder's own name */
 	unsigned parallel;    /* 0: chosen */
 	uint64_t chunk_bytes; /* 0: the scheduler's */
+	unsigned copies;      /* of each chunk, each on a node of its own: 1 or 2; 0: the scheduler's */
 	/* Bytes a second of all bodies together, BUCKET_RATE_MIN_BYTES to BUCKET_RATE_MAX_BYTES; 0: no limit. Fewer chunks go at once then, where it is
 	 * slow, and patience (give_up_us) grows by the time that those under way need. */
 	uint64_t limit_rate_bytes;
@@ -65,7 +66,7 @@ struct push_result {
 	char state[16]; /* the transfer's last known state; "" when there is no transfer yet */
 	char final_path[4608];
 	uint64_t files, bytes, chunks;
-	uint64_t chunks_sent; /* acknowledged in this run, and not there before */
+	uint64_t chunks_sent; /* acknowledged in this run, and not there before; each copy counts */
 	uint64_t retries, failovers;
 	int64_t elapsed_us;
 	uint64_t skipped_count; /* entries left out on request */

@@ -184,6 +184,8 @@ int push_take_transfer(struct push *push, const json_t *root, struct err *err)
 	push->object_count = push_json_u64(root, "objects");
 	push->chunk_count = push_json_u64(root, "chunks");
 	push->version = (int64_t)push_json_u64(root, "version");
+	uint64_t copies = push_json_u64(root, "copies");
+	push->copies = (unsigned)(copies < 1 ? 1 : min_size(copies, PUSH_CANDIDATES_MAX));
 	push->missing_count = push_json_u64(root, "pending_chunks") + push_json_u64(root, "lost_chunks") +
 			      push_json_u64(root, "digest_failed_chunks");
 	return push_take_nodes(push, root, err);

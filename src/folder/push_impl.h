@@ -55,7 +55,9 @@ struct push_planned {
 	struct push_planned *next;
 	uint64_t chunk_index, size_bytes;
 	bool is_stored;
-	bool is_suspect; /* was stored once and did not hold: its file is hashed again */
+	bool has_copy;        /* a node has it, and another one is to have it too */
+	unsigned copies_left; /* nodes that are still to take it */
+	bool is_suspect;      /* was stored once and did not hold: its file is hashed again */
 	char digest[DIGEST_HEX_SIZE];
 	uint16_t nodes[PUSH_CANDIDATES_MAX]; /* indexes into the node table */
 	unsigned node_count;
@@ -83,6 +85,8 @@ struct push_chunk {
 	char ticket[TICKET_TEXT_SIZE];
 	uint16_t nodes[PUSH_CANDIDATES_MAX];
 	unsigned node_count, node_at; /* node_at: the candidate whose turn it is */
+	unsigned copies_left;         /* acknowledgements that are still wanted */
+	bool has_copy;                /* a node has acknowledged it; none of the candidates */
 	/* The pushing thread's own. */
 	enum push_chunk_phase phase;
 	bool is_done; /* the call has come back */
@@ -147,6 +151,7 @@ struct push_node {
 	char addr[PUSH_ADDR_SIZE];      /* "" when not known */
 	unsigned connect_failure_count; /* in a row */
 	int64_t down_until_us;
+	int64_t failing_since_us; /* the first failure to reach it since it last took a chunk; 0: none */
 	int64_t noticed_us;
 	uint64_t bytes, chunk_count;
 };
@@ -170,6 +175,7 @@ struct push {
 	uint8_t transfer_key[TICKET_KEY_SIZE];
 	uint64_t chunk_bytes, object_count, chunk_count;
 	int64_t version;         /* of the transfer, as the scheduler counts */
+	unsigned copies;         /* nodes that are to store each chunk */
 	uint64_t missing_count;  /* chunks that are not stored, where the answer says so */
 	int64_t clock_offset_us; /* server's wall clock less ours */
 	struct push_node *nodes;
@@ -214,6 +220,7 @@ struct push {
 	struct push_chunks sending; /* calls under way, sending or asking */
 	unsigned sending_count, waiting_count;
 	uint64_t dropped_count; /* chunks whose tries are used up in this pass */
+	uint64_t thin_count;    /* chunks that have fewer copies than wanted after this pass */
 	uint64_t acked_count;   /* in this pass */
 	int64_t life_us;        /* the last sign of progress */
 	bool is_state_changed;  /* a node said that the transfer is not being uploaded any more */
@@ -315,6 +322,15 @@ void push_pending_add(struct push *push, const struct push_chunk *chunk);
  * Without any news for give_up_us they are given up, to be sent again; the second time in a row that is -ERR_INCOMPLETE. */
 int push_pending_await(struct push *push, struct err *err);
 void push_pending_fini(struct push *push);
+
+/* push_nodes.c */
+void push_nodes_step(struct push *push, int64_t now_us); /* once a second at most, while is_nodes_wanted */
+
+/* push_copies.c: a chunk that is wanted on more than one node */
+/* After an acknowledgement of the candidate whose turn it was: true when another one is to have the chunk too; that one left the list. */
+bool push_copies_next(struct push_chunk *chunk);
+/* Nobody is left who might take a second copy: a chunk that has one does not wait for nodes that do not answer for long. */
+bool push_copies_are_hopeless(const struct push *push, const struct push_chunk *chunk, int64_t now_us);
 
 /* push_read.c */
 int push_read_begin(struct push *push, struct err *err);

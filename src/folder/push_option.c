@@ -3,6 +3,7 @@
 #include "base/bucket.h"
 
 #define PRIORITY_MAX     1000
+#define COPIES_MAX       2
 #define CHUNK_BYTES_MIN  (64 * KIB)
 #define CHUNK_BYTES_MAX  (64 * MIB)
 #define GIVE_UP_MAX_S    (7 * 24 * 3600)
@@ -89,6 +90,16 @@ static int set_priority(struct push_options *options, const char *label, const c
 
 	if (result == 0)
 		options->priority = (int)number;
+	return result;
+}
+
+static int set_copies(struct push_options *options, const char *label, const char *value, struct err *err)
+{
+	uint64_t number;
+	int result = read_number(label, value, 1, COPIES_MAX, &number, err);
+
+	if (result == 0)
+		options->copies = (unsigned)number;
 	return result;
 }
 
@@ -198,6 +209,7 @@ static const struct option_row {
 	{ "parallel", set_parallel },
 	{ "priority", set_priority },
 	{ "give-up", set_give_up }, /* seconds without any acknowledgement */
+	{ "copies", set_copies },
 	{ "digest", set_digest },
 	{ "links", set_links },
 	{ "network", set_network },

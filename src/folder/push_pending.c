@@ -61,13 +61,16 @@ static int pending_line(void *owner, const struct push_plan_line *line, struct e
 	/* What the plan passes over is not in it any more. */
 	while (round->at < pending->count && pending_compare(&pending->chunks[round->at], &here) < 0)
 		round->at++;
+	/* Where two nodes store each chunk it is here twice; `copy` is the word for one of them. */
+	bool is_one_known = str_eq_c(line->state, "copy");
 	while (round->at < pending->count && pending_compare(&pending->chunks[round->at], &here) == 0) {
 		struct push_pending_chunk chunk = pending->chunks[round->at++];
 		/* Lost, or failed on its digest: the node's word does not stand any more, and the next pass sends it. */
-		if (str_eq_c(line->state, "pending"))
+		if (str_eq_c(line->state, "pending") || (str_eq_c(line->state, "copy") && !is_one_known))
 			pending->chunks[round->kept_count++] = chunk;
-		else if (str_eq_c(line->state, "stored") || str_eq_c(line->state, "merged"))
+		else if (is_one_known || str_eq_c(line->state, "stored") || str_eq_c(line->state, "merged"))
 			round->stored_count++;
+		is_one_known = false;
 	}
 	return 0;
 }

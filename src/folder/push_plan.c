@@ -160,11 +160,14 @@ static int push_plan_take_chunk(struct push *push, const struct push_plan_line *
 	planned->chunk_index = line->chunk_index;
 	planned->size_bytes = line->chunk_bytes;
 	planned->is_stored = str_eq_c(line->state, "stored") || str_eq_c(line->state, "merged");
+	planned->has_copy = str_eq_c(line->state, "copy");
+	planned->copies_left = planned->has_copy ? 1 : push->copies;
 	planned->is_suspect = push->merge_return_count > 0 &&
 			      (str_eq_c(line->state, "pending") || str_eq_c(line->state, "digest_failed"));
 	int r = 0;
-	if (planned->is_stored && !(digest_hex_is_valid(push->options->digest, line->digest) &&
-				    str_copy(line->digest, planned->digest, sizeof(planned->digest))))
+	if ((planned->is_stored || planned->has_copy) &&
+	    !(digest_hex_is_valid(push->options->digest, line->digest) &&
+	      str_copy(line->digest, planned->digest, sizeof(planned->digest))))
 		r = err_set(err, ERR_PEER, "the scheduler's plan has a stored chunk without a digest");
 	for (unsigned i = 0; r == 0 && i < line->node_count; i++)
 		r = push_node_index(push, line->nodes[i], &planned->nodes[planned->node_count++], err);

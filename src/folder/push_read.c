@@ -304,6 +304,12 @@ static int read_planned_bytes(struct reader *reader, const struct push_planned *
 	return 0;
 }
 
+static int read_is_other(struct reader *reader)
+{
+	read_note(reader, false, "its content is not what was sent before, though size and time are the same");
+	return -ERR_SOURCE_CHANGED;
+}
+
 static int read_stored(struct reader *reader, const struct push_planned *planned, struct err *err)
 {
 	if (!reader->is_digest_wanted)
@@ -312,8 +318,7 @@ static int read_stored(struct reader *reader, const struct push_planned *planned
 	int r = read_planned_bytes(reader, planned, NULL, hex, err);
 	if (r < 0 || strcmp(hex, planned->digest) == 0)
 		return r;
-	read_note(reader, false, "its content is not what was sent before, though size and time are the same");
-	return -ERR_SOURCE_CHANGED;
+	return read_is_other(reader);
 }
 
 static int read_pending(struct reader *reader, const struct push_planned *planned, const char ticket[TICKET_TEXT_SIZE],
@@ -323,6 +328,8 @@ static int read_pending(struct reader *reader, const struct push_planned *planne
 	if (chunk == NULL)
 		return 0;
 	int r = read_planned_bytes(reader, planned, chunk->data, chunk->digest, err);
+	if (r == 0 && planned->has_copy && strcmp(chunk->digest, planned->digest) != 0)
+		r = read_is_other(reader);
 	if (r < 0) {
 		read_give(reader->push, chunk, false);
 		return r;
@@ -333,6 +340,8 @@ static int read_pending(struct reader *reader, const struct push_planned *planne
 	memcpy(chunk->ticket, ticket, TICKET_TEXT_SIZE);
 	memcpy(chunk->nodes, planned->nodes, sizeof(chunk->nodes));
 	chunk->node_count = planned->node_count;
+	chunk->copies_left = planned->copies_left;
+	chunk->has_copy = planned->has_copy;
 	read_give(reader->push, chunk, true);
 	return 0;
 }

@@ -10,7 +10,6 @@
 #define SEND_STALL_US          (15 * SEC_US)
 #define SEND_DOWN_US           (5 * SEC_US)
 #define SEND_DOWN_FAILURES     3
-#define SEND_NODES_EVERY_US    (1 * SEC_US)
 #define SEND_NOTICE_EVERY_US   (1 * SEC_US)
 #define SEND_STEP_MAX_US       (100 * MSEC_US)
 /* As an index: "after the last chunk of that file". */
@@ -77,11 +76,9 @@ static void send_acknowledged(struct push *push, struct push_chunk *chunk, bool 
 {
 	struct push_node *node = &push->nodes[chunk->sent_to];
 	node->connect_failure_count = 0;
-	node->down_until_us = 0;
+	node->down_until_us = node->failing_since_us = 0;
 	node->bytes += chunk->size_bytes;
 	node->chunk_count++;
-	push->progress.chunks_done++;
-	push->progress.bytes_done += chunk->size_bytes;
 	push->progress.chunks_sent += !is_repeat;
 	push->progress.waiting_for = NULL;
 	if (is_pending)
@@ -91,6 +88,25 @@ static void send_acknowledged(struct push *push, struct push_chunk *chunk, bool 
 	push->life_us = now_us;
 	push_budget_earn(&push->budget);
 	push_pace_acked(&push->pace, chunk->size_bytes, now_us - chunk->started_us, now_us);
+	if (push_copies_next(chunk)) {
+		send_wait(push, chunk, now_us);
+		return;
+	}
+	push->progress.chunks_done++;
+	push->progress.bytes_done += chunk->size_bytes;
+	push_chunk_release(push, chunk);
+}
+
+/* No more of it in this pass. A chunk that has a copy is not missing: `complete` says whether one will do. */
+static void send_put_off(struct push *push, struct push_chunk *chunk)
+{
+	if (!chunk->has_copy) {
+		push->dropped_count++;
+	} else if (push->thin_count++ == 0) {
+		send_notice(push, NULL, "chunk %llu/%llu, maybe others too, is on one node only for now%s%s",
+			    (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index,
+			    push->last_err.code != ERR_NONE ? ": " : "", push->last_err.text);
+	}
 	push_chunk_release(push, chunk);
 }
 
@@ -116,6 +132,8 @@ static int64_t send_next_candidate(struct push *push, struct push_chunk *chunk, 
 static void send_note_connect_failure(struct push *push, struct push_node *node, bool is_stalled, int64_t now_us)
 {
 	node->connect_failure_count += is_stalled ? SEND_DOWN_FAILURES : 1;
+	if (node->failing_since_us == 0)
+		node->failing_since_us = now_us;
 	push->is_nodes_wanted = true;
 	if (node->connect_failure_count >= SEND_DOWN_FAILURES && node->down_until_us <= now_us) {
 		node->down_until_us = now_us + SEND_DOWN_US;
@@ -161,7 +179,7 @@ static void send_ask(struct push *push, struct push_chunk *chunk)
 struct send_answer {
 	struct push *push;
 	struct push_chunk *chunk;
-	bool is_found, is_stored;
+	bool is_found, is_stored, is_copy;
 	char digest[DIGEST_HEX_SIZE];
 };
 
@@ -180,7 +198,8 @@ static int send_answer_line(void *owner, const struct push_plan_line *line, stru
 		return err_set(err, ERR_PEER, "the scheduler answered about another chunk than it was asked");
 	answer->is_found = true;
 	answer->is_stored = str_eq_c(line->state, "stored") || str_eq_c(line->state, "merged");
-	if (answer->is_stored && !str_copy(line->digest, answer->digest, sizeof(answer->digest)))
+	answer->is_copy = str_eq_c(line->state, "copy");
+	if ((answer->is_stored || answer->is_copy) && !str_copy(line->digest, answer->digest, sizeof(answer->digest)))
 		return err_set(err, ERR_PEER, "the scheduler's plan has a stored chunk without a digest");
 	chunk->node_count = 0;
 	for (unsigned i = 0; i < line->node_count; i++) {
@@ -224,10 +243,16 @@ static int send_asked(struct push *push, struct push_chunk *chunk, int64_t now_u
 		push_chunk_release(push, chunk);
 		return 0;
 	}
-	if (answer.is_stored)
+	if (answer.is_stored || (answer.is_copy && !is_same))
 		return err_set(err, ERR_SOURCE_CHANGED,
 			       "chunk %llu/%llu is stored with other content than the folder has now",
 			       (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
+	chunk->has_copy = answer.is_copy;
+	chunk->copies_left = answer.is_copy ? 1 : push->copies;
+	if (chunk->conflict_count > 0 && chunk->conflict_count >= chunk->node_count && chunk->has_copy) {
+		send_put_off(push, chunk);
+		return 0;
+	}
 	if (chunk->conflict_count > 0 && chunk->conflict_count >= chunk->node_count)
 		return err_set(err, ERR_SOURCE_CHANGED,
 			       "every node holds other content for chunk %llu/%llu than the folder has now",
@@ -309,8 +334,7 @@ static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_
 		send_notice(push, NULL, "chunk %llu/%llu is put off after %u tries: %s",
 			    (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index,
 			    chunk->try_count, push->last_err.text);
-		push->dropped_count++;
-		push_chunk_release(push, chunk);
+		send_put_off(push, chunk);
 		return 0;
 	}
 	push->progress.retries++;
@@ -448,13 +472,14 @@ static int send_start_due(struct push *push, int64_t now_us, struct err *err)
 			/* No node takes work: the plan is asked again in the next pass. */
 			err_set(&push->last_err, ERR_NO_NODES, "no node takes chunk %llu/%llu",
 				(unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
-			push->dropped_count++;
-			push_chunk_release(push, chunk);
+			send_put_off(push, chunk);
 		} else if (chunk->is_ask_due) {
 			/* A node that was out when the plan was made may be back, and be the only one that is well. */
 			send_ask(push, chunk);
 		} else if (send_find_candidate(push, chunk, now_us, &due_us)) {
 			r = send_attempt(push, chunk, now_us, err);
+		} else if (push_copies_are_hopeless(push, chunk, now_us)) {
+			send_put_off(push, chunk);
 		} else {
 			send_wait(push, chunk, due_us);
 		}
@@ -469,52 +494,13 @@ static int send_start_due(struct push *push, int64_t now_us, struct err *err)
 	return 0;
 }
 
-/* --- the nodes' addresses --- */
-static void send_nodes_called(struct fetch *fetch, struct fetch_call *call)
-{
-	(void)fetch;
-	struct push *push = call->owner;
-	push->is_nodes_done = true;
-}
-
-static void send_nodes_step(struct push *push, int64_t now_us)
-{
-	if (push->is_nodes_running && push->is_nodes_done) {
-		push->is_nodes_running = false;
-		json_error_t fault;
-		const struct buf *answer = &push->nodes_call.answer;
-		json_t *root = push->nodes_call.err.code == ERR_NONE && answer->data != NULL
-				       ? json_loadb(answer->data, answer->size, 0, &fault)
-				       : NULL;
-		struct err err;
-		/* The addresses we have stay good enough when this fails: it is asked again while nodes do not answer. */
-		if (root != NULL)
-			(void)push_take_nodes(push, root, &err);
-		json_decref(root);
-	}
-	if (push->is_nodes_running || !push->is_nodes_wanted || now_us - push->nodes_asked_us < SEND_NODES_EVERY_US)
-		return;
-	snprintf(push->nodes_url, sizeof(push->nodes_url), "%s/api/v1/transfers/%s/nodes", push->options->url,
-		 push->transfer_id);
-	buf_fini(&push->nodes_call.answer);
-	push->nodes_call = FETCH_CALL_INIT;
-	push->nodes_call.url = push->nodes_url;
-	push->nodes_call.headers[0] = push->api_key_header;
-	push->nodes_call.done = send_nodes_called;
-	push->nodes_call.owner = push;
-	push->is_nodes_running = true;
-	push->is_nodes_done = false;
-	push->nodes_asked_us = now_us;
-	fetch_start(push->fetch, &push->nodes_call);
-}
-
 /* --- the sender --- */
 void push_send_begin(struct push *push)
 {
 	push_chunks_init(&push->waiting);
 	push_chunks_init(&push->sending);
 	push->sending_count = push->waiting_count = 0;
-	push->dropped_count = push->acked_count = 0;
+	push->dropped_count = push->thin_count = push->acked_count = 0;
 	push->is_state_changed = push->is_nodes_running = false;
 	push->nodes_call = FETCH_CALL_INIT;
 	push->life_us = clock_mono_us();
@@ -574,7 +560,7 @@ int push_send_step(struct push *push, int64_t now_us, struct err *err)
 	}
 	if (r < 0)
 		return r;
-	send_nodes_step(push, now_us);
+	push_nodes_step(push, now_us);
 	push_buffers_follow(push);
 	push->is_budget_spent = false;
 	if (push->is_state_changed)

@@ -64,6 +64,8 @@ const struct conf_row sched_conf_rows[] = {
 	  .help = "who may call" },
 	NUMBER("chunk_size", CONF_SIZE, chunk_bytes, (int64_t)SCHED_CHUNK_BYTES_MIN, (int64_t)SCHED_CHUNK_BYTES_MAX,
 	       "8MiB", "the cut of large files, unless a client asks for another"),
+	NUMBER("copies", CONF_INT, copies, 1, SCHED_COPIES_MAX, "1",
+	       "nodes that store each chunk, unless a client asks for another number"),
 	NUMBER("ticket_life", CONF_DURATION, ticket_life_us, 10 * SEC_US, 24 * 3600 * SEC_US, "1h",
 	       "how long a ticket is good"),
 	NUMBER("probe_interval", CONF_DURATION, probe_interval_us, 50 * MSEC_US, 60 * SEC_US, "3s",
@@ -300,6 +302,8 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	sched->staging_dir = path_or(conf->staging_dir, conf->state_dir, "staging");
 	sched->final_dir = path_or(conf->final_dir, conf->state_dir, "final");
 	sched->chunk_bytes = conf->chunk_bytes;
+	sched->copies = conf->copies > 1 ? (unsigned)conf->copies : 1;
+	sched->started_mono_us = clock_mono_us();
 	sched->final_free_floor_bytes = conf->final_free_floor_bytes;
 	sched->ticket_life_us = conf->ticket_life_us;
 	sched->probe_interval_us = conf->probe_interval_us;

@@ -15,9 +15,10 @@ struct sched_conf {
 	const char *state_dir; /* heng.db, spool/, lock */
 	const char *staging_dir, *final_dir;
 	const char *cluster_key_file;
-	struct conf_list users;                      /* of struct sched_user */
-	uint64_t chunk_bytes;                        /* default cut, 8 MiB; clients may ask for 64 KiB .. 64 MiB */
-	int64_t ticket_life_us;                      /* 1 h */
+	struct conf_list users; /* of struct sched_user */
+	uint64_t chunk_bytes;   /* default cut, 8 MiB; clients may ask for 64 KiB .. 64 MiB */
+	int64_t copies;         /* of each chunk, on so many nodes: 1 or 2; clients may ask for the other */
+	int64_t ticket_life_us; /* 1 h */
 	int64_t probe_interval_us, probe_timeout_us; /* 3 s, 2 s */
 	int64_t node_lost_after_us;
 	int64_t transfer_expiry_us; /* 7 days; 0: never */

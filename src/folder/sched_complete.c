@@ -222,7 +222,7 @@ static int unbound_each(void *owner, const struct store_entry *entry)
 }
 
 /* Is everything here that merging needs? */
-static int check_complete(struct sched_call *c, const struct store_transfer *transfer)
+static int check_complete(struct sched_call *c, struct store_transfer *transfer)
 {
 	struct store *store = c->sched->store;
 	uint64_t counts[CHUNK_MERGED + 1] = { 0 }, missing;
@@ -257,7 +257,7 @@ static int check_complete(struct sched_call *c, const struct store_transfer *tra
 		err_hint(&c->err, "send the digests of all files, empty ones too");
 		return -ERR_INCOMPLETE;
 	}
-	return 0;
+	return sched_copies_check(c, transfer);
 }
 
 /* One look and one attempt. -ERR_VERSION_CONFLICT: somebody else moved it meanwhile. */

@@ -21,6 +21,7 @@ struct create {
 	uint64_t chunk_bytes;      /* 0: whatever the scheduler cuts */
 	uint64_t chunk_wish_bytes; /* the same for a new transfer; one under way stays as it is */
 	uint64_t priority;
+	uint64_t copies; /* 0: as many as the scheduler's */
 	bool is_dry_run;
 	uint32_t told_crc32c, crc32c;
 	uint64_t spooled_bytes;
@@ -163,12 +164,17 @@ static int parse_numbers(struct sched_call *c, struct create *create)
 	if (result == 0)
 		result = sched_query_u64(c, "priority", 0, &create->priority);
 	if (result == 0)
+		result = sched_query_u64(c, "copies", 0, &create->copies);
+	if (result == 0)
 		result = sched_query_u64(c, "dry_run", 0, &dry_run);
 	if (result < 0)
 		return result;
 	create->is_dry_run = dry_run != 0;
 	if (create->priority > 1000)
 		return err_set(&c->err, ERR_BAD_REQUEST, "the priority is above 1000");
+	if (create->copies > SCHED_COPIES_MAX)
+		return err_set(&c->err, ERR_BAD_REQUEST, "%llu copies of each chunk are more than the %u there can be",
+			       (unsigned long long)create->copies, SCHED_COPIES_MAX);
 	return 0;
 }
 
@@ -290,6 +296,13 @@ static int answer(struct sched_call *c, const struct store_transfer *transfer, b
 	return 0;
 }
 
+static unsigned wanted_copies(const struct sched_call *c)
+{
+	const struct create *create = c->state;
+
+	return create->copies != 0 ? (unsigned)create->copies : c->sched->copies;
+}
+
 static void fill_transfer(struct sched_call *c, const struct plan_facts *facts, struct store_transfer *transfer)
 {
 	const struct create *create = c->state;
@@ -308,6 +321,7 @@ static void fill_transfer(struct sched_call *c, const struct plan_facts *facts, 
 								: whole_pages(c->sched->chunk_bytes);
 	transfer->state = TRANSFER_DISTRIBUTING;
 	transfer->priority = (int)create->priority;
+	transfer->copies = wanted_copies(c);
 	sock_addr_text(http_peer(c->call), transfer->client_addr);
 	transfer->created_wall_us = transfer->updated_wall_us = now_us;
 }
@@ -365,7 +379,7 @@ static int run_plan(struct sched_call *c, const struct plan_facts *facts)
 	struct store_transfer old;
 	int result, choice;
 
-	result = sched_claim(c->sched, str_from(create->batch), facts, &create->claim, &c->err);
+	result = sched_claim(c->sched, str_from(create->batch), facts, wanted_copies(c), &create->claim, &c->err);
 	if (result < 0)
 		return result;
 	choice = choose(c, facts, &old);
@@ -374,9 +388,12 @@ static int run_plan(struct sched_call *c, const struct plan_facts *facts)
 	if (choice == CHOOSE_RESUME) {
 		if (create->is_dry_run)
 			old.id[0] = '\0';
-		return answer(c, &old, true);
+		else if (create->copies != 0)
+			result = sched_copies_ask(c, &old, (unsigned)create->copies);
+		return result < 0 ? result : answer(c, &old, true);
 	}
-	result = sched_space_check(c->sched, facts, create->claim, choice == CHOOSE_SUPERSEDE ? old.id : NULL, &c->err);
+	result = sched_space_check(c->sched, facts, wanted_copies(c), create->claim,
+				   choice == CHOOSE_SUPERSEDE ? old.id : NULL, &c->err);
 	if (result == 0 && choice == CHOOSE_SUPERSEDE && !create->is_dry_run)
 		result = supersede(c, &old);
 	return result < 0 ? result : plan(c, facts);

@@ -19,6 +19,7 @@
 
 #define SCHED_CHUNK_BYTES_MIN    ((uint64_t)64 * KIB)
 #define SCHED_CHUNK_BYTES_MAX    ((uint64_t)64 * MIB)
+#define SCHED_COPIES_MAX         2u
 #define SCHED_PLANNERS           2u /* manifests planned at once */
 #define SCHED_PAGE_CHUNKS_MAX    2000u
 #define SCHED_MANIFEST_MAX       ((uint64_t)8 * GIB)
@@ -44,6 +45,7 @@ struct sched_claim {
 	bool is_taken;
 	char batch[STORE_BATCH_MAX + 1];
 	uint64_t bytes, entries;
+	uint64_t node_bytes; /* with all copies */
 };
 
 struct sched {
@@ -66,6 +68,8 @@ struct sched {
 	int lock_fd, final_fd;
 	struct fold fold; /* how names are compared in staging, when we started */
 	uint64_t chunk_bytes, final_free_floor_bytes;
+	unsigned copies;
+	int64_t started_mono_us;
 	int64_t ticket_life_us, probe_interval_us;
 	pthread_mutex_t claim_lock; /* protects claims */
 	struct sched_claim claims[SCHED_PLANNERS];
@@ -151,10 +155,10 @@ int sched_open_decisions(struct sched *sched, const struct sched_conf *conf, str
 /* --- space (sched_space.c) --- */
 /* Is there room for a transfer of this size beside all others that are open or being planned (but for the own claim)? except_id: one that is
  * about to go, or NULL. */
-int sched_space_check(struct sched *sched, const struct plan_facts *facts, const struct sched_claim *own,
-		      const char *except_id, struct err *err);
-int sched_claim(struct sched *sched, struct str batch, const struct plan_facts *facts, struct sched_claim **ret_claim,
-		struct err *err);
+int sched_space_check(struct sched *sched, const struct plan_facts *facts, unsigned copies,
+		      const struct sched_claim *own, const char *except_id, struct err *err);
+int sched_claim(struct sched *sched, struct str batch, const struct plan_facts *facts, unsigned copies,
+		struct sched_claim **ret_claim, struct err *err);
 void sched_unclaim(struct sched *sched, struct sched_claim *claim);
 
 /* The CRC-32C that the caller says its manifest has (sched_create.c). */
@@ -163,6 +167,13 @@ int sched_read_crc(struct sched_call *c, uint32_t *ret_crc32c);
  * -ERR_VERSION_CONFLICT when it moved meanwhile. */
 int sched_revise(struct sched *sched, struct store_transfer *transfer, const struct plan_change *changes, size_t count,
 		 const struct plan_facts *facts, struct err *err);
+
+/* --- second copies (sched_copies.c) --- */
+/* Has every chunk its copies? -ERR_INCOMPLETE when some lack one that a node could take. When none could, and nothing has changed about that for a
+ * while, fewer will do: that is waived in the store, with an audit row, and *transfer is read anew. */
+int sched_copies_check(struct sched_call *c, struct store_transfer *transfer);
+/* A push of a transfer under way that asks for another number of copies than the first one did. */
+int sched_copies_ask(struct sched_call *c, struct store_transfer *transfer, unsigned copies);
 
 /* --- routes' begins --- */
 void sched_begin_create(struct http_call *call, void *app);

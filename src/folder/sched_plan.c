@@ -143,16 +143,68 @@ static void prefer(struct preference *list, const char *id)
 	list->ids[list->count++] = id;
 }
 
-static bool takes_work(const struct page *page, const char *node_id)
+static const struct pool_node *node_of(const struct page *page, const char *node_id)
 {
 	for (size_t i = 0; i < page->node_count; i++) {
 		if (strcmp(page->nodes[i].id, node_id) == 0)
-			return page->nodes[i].takes_work;
+			return &page->nodes[i];
 	}
-	return false;
+	return NULL;
 }
 
-/* A stored chunk: where it is, then the rest. Any other: its target while that takes work, then the ring's order, and the target last when it
+static bool takes_work(const struct page *page, const char *node_id)
+{
+	const struct pool_node *node = node_of(page, node_id);
+
+	return node && node->takes_work;
+}
+
+/* A node without a label is a domain of its own. */
+static bool is_apart(const struct page *page, const char *node_id, const char *other_id)
+{
+	const struct pool_node *node = node_of(page, node_id), *other = node_of(page, other_id);
+
+	return !node || !other || node->domain[0] == '\0' || strcmp(node->domain, other->domain) != 0;
+}
+
+/* From `at` on, those first that work in another failure domain than the holder; the order is kept otherwise. */
+static void prefer_apart(const struct page *page, struct preference *list, size_t at, const char *holder_id)
+{
+	struct preference after = { .count = 0 };
+	size_t kept = at;
+
+	for (size_t i = at; i < list->count; i++) {
+		const char *id = list->ids[i];
+
+		if (takes_work(page, id) && is_apart(page, id, holder_id))
+			list->ids[kept++] = id;
+		else
+			after.ids[after.count++] = id;
+	}
+	for (size_t i = 0; i < after.count; i++)
+		list->ids[kept++] = after.ids[i];
+}
+
+/* Stored once, and a second copy is still to come. */
+static bool is_thin(const struct page *page, const struct store_chunk *chunk)
+{
+	return page->transfer.copies > 1 && page->transfer.state == TRANSFER_UPLOADING &&
+	       chunk->state == CHUNK_STORED && chunk->copy_node[0] == '\0';
+}
+
+/* Where the second copy of a chunk may go: not to the node that has it, nor to one that takes no work. */
+static void drop_useless(const struct page *page, struct preference *list, const char *holder_id)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < list->count; i++) {
+		if (strcmp(list->ids[i], holder_id) != 0 && takes_work(page, list->ids[i]))
+			list->ids[kept++] = list->ids[i];
+	}
+	list->count = kept;
+}
+
+/* A stored chunk: where it is, then the rest; or, when a second copy of it is wanted, who may take that. Any other: its target while that takes work, then the ring's order, and the target last when it
  * takes none: it may be back before all others have refused. */
 static void preference_of(const struct page *page, const struct store_chunk *chunk, uint64_t key,
 			  struct preference *list)
@@ -164,13 +216,21 @@ static void preference_of(const struct page *page, const struct store_chunk *chu
 	bool is_target_good = takes_work(page, chunk->target_node);
 
 	list->count = 0;
-	if (chunk->state == CHUNK_STORED || chunk->state == CHUNK_MERGED)
+	if (chunk->state == CHUNK_STORED || chunk->state == CHUNK_MERGED) {
 		prefer(list, chunk->actual_node);
+		prefer(list, chunk->copy_node);
+	}
 	if (is_target_good)
 		prefer(list, chunk->target_node);
 	for (size_t i = 0; i < count; i++)
 		prefer(list, ring_node_id(ring, candidates[i]));
 	prefer(list, chunk->target_node);
+	if (is_thin(page, chunk)) {
+		drop_useless(page, list, chunk->actual_node);
+		prefer_apart(page, list, 0, chunk->actual_node);
+	} else if (page->transfer.copies > 1 && list->count > 1 && chunk->state != CHUNK_STORED) {
+		prefer_apart(page, list, 1, list->ids[0]);
+	}
 }
 
 static void write_chunk_line(const struct page *page, const struct store_chunk *chunk, uint64_t key)
@@ -180,7 +240,8 @@ static void write_chunk_line(const struct page *page, const struct store_chunk *
 
 	preference_of(page, chunk, key, &list);
 	buf_printf(answer, "C %" PRIu64 " %" PRIu64 " %" PRIu64 " %s %s", chunk->file_id, chunk->chunk_index,
-		   chunk->size_bytes, chunk_state_name(chunk->state), chunk->digest[0] != '\0' ? chunk->digest : "-");
+		   chunk->size_bytes, is_thin(page, chunk) ? "copy" : chunk_state_name(chunk->state),
+		   chunk->digest[0] != '\0' ? chunk->digest : "-");
 	for (size_t i = 0; i < list.count; i++)
 		buf_printf(answer, " %s", list.ids[i]);
 	buf_append_c(answer, "\n");
@@ -332,6 +393,7 @@ static void json_chunk(struct json *json, const struct store_chunk *chunk)
 	json_c(json, "state", chunk_state_name(chunk->state));
 	json_c(json, "target_node", chunk->target_node);
 	json_c(json, "actual_node", chunk->actual_node);
+	json_c(json, "copy_node", chunk->copy_node);
 	json_c(json, "digest", chunk->digest);
 	json_close(json);
 }

@@ -68,7 +68,7 @@ int sched_revise(struct sched *sched, struct store_transfer *transfer, const str
 	int result = 0;
 
 	if (facts->total_bytes > transfer->total_bytes)
-		result = sched_space_check(sched, facts, NULL, transfer->id, err);
+		result = sched_space_check(sched, facts, transfer->copies, NULL, transfer->id, err);
 	if (result < 0)
 		return result;
 	ring = pool_ring_get(sched->pool);

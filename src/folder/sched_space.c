@@ -16,14 +16,26 @@ struct space_need {
 	uint64_t final_bytes, final_inodes; /* still to be written to the final store */
 };
 
+static uint64_t all_copies(uint64_t bytes, unsigned copies)
+{
+	uint64_t sum = bytes;
+
+	for (unsigned i = 1; i < copies; i++)
+		sum = space_add(sum, bytes);
+	return sum;
+}
+
 static int need_each(void *owner, const struct store_transfer *transfer)
 {
 	struct space_need *need = owner;
 
 	if (need->except_id && strcmp(transfer->id, need->except_id) == 0)
 		return 0;
-	if (transfer->state != TRANSFER_MERGING && transfer->stored_bytes < transfer->total_bytes)
-		need->node_bytes = space_add(need->node_bytes, transfer->total_bytes - transfer->stored_bytes);
+	uint64_t wanted_bytes = all_copies(transfer->total_bytes, transfer->copies);
+	uint64_t held_bytes = space_add(transfer->stored_bytes, transfer->copied_bytes);
+
+	if (transfer->state != TRANSFER_MERGING && held_bytes < wanted_bytes)
+		need->node_bytes = space_add(need->node_bytes, wanted_bytes - held_bytes);
 	need->final_bytes = space_add(need->final_bytes, transfer->total_bytes);
 	need->final_inodes = space_add(need->final_inodes, transfer->entry_count);
 	return 0;
@@ -87,29 +99,30 @@ static int check_final(struct sched *sched, const struct plan_facts *facts, cons
 
 /* The nodes first, as if the final store needed nothing; then that; then both together where they share a file system, as the chunks stay until the
  * folder is put together. */
-static int check_all(struct sched *sched, const struct plan_facts *facts, const struct space_need *need,
-		     const struct fs_space *final_space, const struct space_room *room, struct err *err)
+static int check_all(struct sched *sched, const struct plan_facts *facts, uint64_t wanted_bytes,
+		     const struct space_need *need, const struct fs_space *final_space, const struct space_room *room,
+		     struct err *err)
 {
-	uint64_t total = facts->total_bytes, shared = 0;
+	uint64_t twice = space_add(wanted_bytes, facts->total_bytes), shared = 0;
 	int result;
 
 	if (room->is_final_shared)
 		shared = room->final_bytes < final_space->free_bytes ? room->final_bytes : final_space->free_bytes;
-	if (!fits(total, need->node_bytes, 0, space_add(room->bytes, shared)))
-		return no_space(err, "on the nodes", total, need->node_bytes, 0, space_add(room->bytes, shared));
+	if (!fits(wanted_bytes, need->node_bytes, 0, space_add(room->bytes, shared)))
+		return no_space(err, "on the nodes", wanted_bytes, need->node_bytes, 0, space_add(room->bytes, shared));
 	result = check_final(sched, facts, need, final_space, err);
 	if (result < 0 || !room->is_final_shared)
 		return result;
-	if (fits(space_add(total, total), space_add(need->node_bytes, need->final_bytes), sched->final_free_floor_bytes,
+	if (fits(twice, space_add(need->node_bytes, need->final_bytes), sched->final_free_floor_bytes,
 		 space_add(room->bytes, shared)))
 		return 0;
 	return no_space(err, "for the folder twice, in chunks on the nodes and in the final store, which share a disk",
-			space_add(total, total), space_add(need->node_bytes, need->final_bytes),
-			sched->final_free_floor_bytes, space_add(room->bytes, shared));
+			twice, space_add(need->node_bytes, need->final_bytes), sched->final_free_floor_bytes,
+			space_add(room->bytes, shared));
 }
 
-int sched_space_check(struct sched *sched, const struct plan_facts *facts, const struct sched_claim *own,
-		      const char *except_id, struct err *err)
+int sched_space_check(struct sched *sched, const struct plan_facts *facts, unsigned copies,
+		      const struct sched_claim *own, const char *except_id, struct err *err)
 {
 	struct space_need need = { .except_id = except_id };
 	struct fs_space final_space = { 0 };
@@ -129,7 +142,7 @@ int sched_space_check(struct sched *sched, const struct plan_facts *facts, const
 
 		if (!claim->is_taken || claim == own)
 			continue;
-		need.node_bytes = space_add(need.node_bytes, claim->bytes);
+		need.node_bytes = space_add(need.node_bytes, claim->node_bytes);
 		need.final_bytes = space_add(need.final_bytes, claim->bytes);
 		need.final_inodes = space_add(need.final_inodes, claim->entries);
 	}
@@ -140,11 +153,11 @@ int sched_space_check(struct sched *sched, const struct plan_facts *facts, const
 		err_hint(err, "see GET /api/v1/nodes for what each node says; start one, or free space");
 		return -ERR_NO_NODES;
 	}
-	return check_all(sched, facts, &need, &final_space, &room, err);
+	return check_all(sched, facts, all_copies(facts->total_bytes, copies), &need, &final_space, &room, err);
 }
 
-int sched_claim(struct sched *sched, struct str batch, const struct plan_facts *facts, struct sched_claim **ret_claim,
-		struct err *err)
+int sched_claim(struct sched *sched, struct str batch, const struct plan_facts *facts, unsigned copies,
+		struct sched_claim **ret_claim, struct err *err)
 {
 	struct sched_claim *claim = NULL;
 	bool is_contested = false;
@@ -161,6 +174,7 @@ int sched_claim(struct sched *sched, struct str batch, const struct plan_facts *
 		claim->is_taken = true;
 		MUST(str_copy(batch, claim->batch, sizeof(claim->batch)));
 		claim->bytes = facts->total_bytes;
+		claim->node_bytes = all_copies(facts->total_bytes, copies);
 		claim->entries = facts->entry_count;
 		*ret_claim = claim;
 	}

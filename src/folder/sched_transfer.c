@@ -126,6 +126,9 @@ void sched_json_transfer(struct json *json, struct sched_call *c, const struct s
 	json_u64(json, "chunks", transfer->chunk_count);
 	json_u64(json, "stored_chunks", transfer->stored_chunk_count);
 	json_u64(json, "stored_bytes", transfer->stored_bytes);
+	json_u64(json, "copies", transfer->copies > 1 ? transfer->copies : 1);
+	json_u64(json, "copied_chunks", transfer->copied_chunk_count);
+	json_bool(json, "is_copies_waived", transfer->is_copies_waived);
 	json_transfer_key(json, c, transfer);
 	json_c(json, "final", final);
 	json_c(json, "final_enc", final_enc);

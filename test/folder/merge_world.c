@@ -341,6 +341,7 @@ static void plan(struct world *world, const char *batch)
 	GOOD(plan_scan(fd, &manifest_limits_default, &facts, &err));
 	*transfer = (struct store_transfer){ .digest = world->digest,
 					     .chunk_bytes = WORLD_CHUNK_BYTES,
+					     .copies = world->copies,
 					     .manifest_crc32c = facts.crc32c,
 					     .created_wall_us = clock_wall_us() };
 	ulid_make(clock_wall_us(), transfer->id);
@@ -441,7 +442,7 @@ static struct chunk_list *chunks_of(struct world *world)
 	return list;
 }
 
-static void put_chunk(struct world *world, const struct store_chunk *chunk)
+static void put_chunk_on(struct world *world, const struct store_chunk *chunk, const char *node_id)
 {
 	struct entries entries = { .world = world, .file_id = chunk->file_id, .data = BUF_INIT(GIB) };
 	struct store_receipt receipt = { .file_id = chunk->file_id,
@@ -455,18 +456,26 @@ static void put_chunk(struct world *world, const struct store_chunk *chunk)
 	uint64_t offset = chunk->chunk_index * WORLD_CHUNK_BYTES;
 	assert_true(offset + chunk->size_bytes <= entries.data.size);
 	for (unsigned i = 0; i < WORLD_NODE_COUNT; i++)
-		if (strcmp(world->nodes[i].id, chunk->target_node) == 0) {
+		if (strcmp(world->nodes[i].id, node_id) == 0) {
 			world_chunk_name(world, chunk, name);
 			int fd = openat(world->nodes[i].dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 			GOOD(fs_write_all(fd, entries.data.data + offset, chunk->size_bytes, 0, &err));
 			close(fd);
 		}
 	str_copy(str_from(world->transfer.id), receipt.transfer_id, sizeof(receipt.transfer_id));
-	str_copy(str_from(chunk->target_node), receipt.node_id, sizeof(receipt.node_id));
+	str_copy(str_from(node_id), receipt.node_id, sizeof(receipt.node_id));
 	digest_of(world->digest, entries.data.data + offset, chunk->size_bytes, receipt.digest);
 	GOOD(store->ops->receipts(store, &receipt, 1, &err));
 	assert_int_equal(receipt.result, ERR_NONE);
 	buf_fini(&entries.data);
+}
+
+static void put_chunk(struct world *world, const struct store_chunk *chunk)
+{
+	put_chunk_on(world, chunk, chunk->target_node);
+	for (unsigned i = 0; i < WORLD_NODE_COUNT && world->copies > 1; i++)
+		if (strcmp(world->nodes[i].id, chunk->target_node) != 0)
+			put_chunk_on(world, chunk, world->nodes[i].id);
 }
 
 void world_resend(struct world *world)
@@ -476,7 +485,7 @@ void world_resend(struct world *world)
 	struct chunk_list *list = chunks_of(world);
 
 	for (size_t i = 0; i < list->count; i++)
-		if (list->chunks[i].state != CHUNK_STORED)
+		if (list->chunks[i].state != CHUNK_STORED || (world->copies > 1 && !list->chunks[i].copy_node[0]))
 			put_chunk(world, &list->chunks[i]);
 	free(list);
 	bind_all(world);

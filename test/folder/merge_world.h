@@ -36,6 +36,7 @@ struct world {
 	struct merge_options options;
 	struct world_node nodes[WORLD_NODE_COUNT];
 	enum digest_kind digest;
+	unsigned copies; /* 2: every chunk is put on both nodes */
 	struct store_transfer transfer;
 };
 
