@@ -6,18 +6,23 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/rng.h"
+#include "core/curve.h"
 #include "folder/pull_impl.h"
 #include "sys/fetch.h"
 #include "sys/fs.h"
 
 #define TRIES_MAX     5 /* in a row that bring nothing; each goes on where the last one broke off */
-#define RETRY_US      (200 * MSEC_US)
-#define STEP_US       (100 * MSEC_US)
-#define URL_SIZE      1024
-#define HEADER_SIZE   300
-#define SHOWN_SIZE    300
-#define ERROR_MAX     (64 * KIB)
-#define RETRY_STEP_US (20 * MSEC_US)
+#define RETRY_US      (400 * MSEC_US)
+#define RETRY_MOST_US (10 * SEC_US)
+/* What the scheduler may ask for on top. */
+#define RETRY_AFTER_MAX_US (60 * SEC_US)
+#define STEP_US            (100 * MSEC_US)
+#define URL_SIZE           1024
+#define HEADER_SIZE        300
+#define SHOWN_SIZE         300
+#define ERROR_MAX          (64 * KIB)
+#define RETRY_STEP_US      (20 * MSEC_US)
 
 /* One thread's own. */
 struct worker {
@@ -25,6 +30,8 @@ struct worker {
 	struct fetch *fetch;
 	struct stage_cursor cursor;
 	struct digest *digest;
+	struct rng rng;
+	int64_t retry_after_us; /* of the last answer */
 	/* The file at hand. */
 	const struct pull_file *file;
 	int fd;
@@ -93,6 +100,7 @@ static int fetch_rest(struct worker *worker, struct err *err)
 	mem_wipe(key, sizeof(key));
 	if (!worker->is_call_over)
 		return err_set(err, ERR_CLOSED, "the pull was given up");
+	worker->retry_after_us = min_i64(call.retry_after_us, RETRY_AFTER_MAX_US);
 	*err = call.err;
 	return -(int)call.err.code;
 }
@@ -126,7 +134,9 @@ static int fetch_bytes(struct worker *worker, struct err *err)
 		    err_retry((enum err_code) - result) == ERR_RETRY_NO)
 			return result;
 		atomic_fetch_add(&worker->pull->retries, 1);
-		pause_before_retry(worker, RETRY_US << try_count);
+		/* Full jitter on top of what was asked for: threads that were sent away together do not come back together. */
+		pause_before_retry(worker, RETRY_US + worker->retry_after_us +
+						   curve_backoff_us(try_count, RETRY_US, RETRY_MOST_US, &worker->rng));
 	}
 }
 
@@ -178,6 +188,7 @@ void *pull_files(void *argument)
 		pull_fail(worker.pull, &err);
 		return NULL;
 	}
+	rng_seed_kernel(&worker.rng);
 	worker.digest = digest_new(worker.pull->stored.digest);
 	stage_cursor_init(&worker.cursor, &worker.pull->stage);
 	while ((file = pull_take(worker.pull)) != NULL) {
