@@ -9,12 +9,14 @@
 #include "sched_world.h"
 #include "folder/removed.h"
 
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool is_gate_open;
 
+/* Not for ever, so that a test that fails meanwhile ends. */
 static void wait_at_gate(void *owner UNUSED)
 {
-	pthread_mutex_lock(&gate);
-	pthread_mutex_unlock(&gate);
+	for (const int64_t until_us = clock_mono_us() + 10 * SEC_US;
+	     !atomic_load(&is_gate_open) && clock_mono_us() < until_us; usleep(1000))
+		;
 }
 
 static void plan_of(const char *id) { call_transfer("ann", "GET", id, "/plan?after_file=0&after_chunk=0", STR_NONE); }
@@ -36,7 +38,7 @@ static void old_transfers_wait_for_the_first_inventory(void **state)
 	node.held = "1 0 65536 sha256:" SHA_A "\n1 1 1 sha256:" SHA_A "\n2 0 1 sha256:" SHA_A "\nN 0\n";
 	node.before_held = wait_at_gate;
 	pthread_mutex_unlock(&node.lock);
-	pthread_mutex_lock(&gate);
+	atomic_store(&is_gate_open, false);
 	start_sched();
 	plan_of(id);
 	expect_error(503, "busy");
@@ -52,7 +54,7 @@ static void old_transfers_wait_for_the_first_inventory(void **state)
 	expect_status(200);
 	call_transfer("ann", "POST", young, "/complete", STR_NONE);
 	expect_error(409, "incomplete");
-	pthread_mutex_unlock(&gate);
+	atomic_store(&is_gate_open, true);
 	for (const int64_t until_us = clock_mono_us() + 20 * SEC_US;;) {
 		plan_of(id);
 		if (answer.status == 200)
