@@ -319,7 +319,7 @@ void push_buffers_free(struct push *push);
 /* push_pending.c */
 void push_pending_add(struct push *push, const struct push_chunk *chunk);
 /* After a pass, before anything is asked for again: waits until the scheduler has heard of each, and takes out those whose node's word does not stand.
- * Without any news for give_up_us they are given up, to be sent again; the second time in a row that is -ERR_INCOMPLETE. */
+ * A transfer that is not being uploaded any more ends it: is_state_changed. Without any news for give_up_us they are given up, to be sent again; the second time in a row that is -ERR_INCOMPLETE. */
 int push_pending_await(struct push *push, struct err *err);
 void push_pending_fini(struct push *push);
 

@@ -125,6 +125,17 @@ static int pending_ask(struct push *push, uint64_t *ret_stored_count, struct err
 /* --- waiting --- */
 static const char *pending_noun(size_t count) { return count == 1 ? "chunk" : "chunks"; }
 
+/* The plan of a transfer that was cancelled goes on calling its chunks pending. */
+static int pending_check_state(struct push *push, struct err *err)
+{
+	int r = push_ask_transfer(push, "GET", "", "asking for the transfer's state", err);
+	if (r == 0 && push->state != PUSH_UPLOADING) {
+		push->pending.count = 0;
+		push->is_state_changed = true;
+	}
+	return r;
+}
+
 static void pending_say(struct push *push, bool is_notice)
 {
 	size_t count = push->pending.count;
@@ -175,7 +186,8 @@ int push_pending_await(struct push *push, struct err *err)
 			try_count = 1;
 			pending->broken_count = 0;
 			life_us = now_us;
-		}
+		} else if (r == 0 && pending->count > 0)
+			r = pending_check_state(push, err);
 		if (r < 0 || pending->count == 0)
 			break;
 		if (now_us - life_us >= push->give_up_us)
@@ -187,11 +199,5 @@ int push_pending_await(struct push *push, struct err *err)
 		}
 	}
 	push->progress.waiting_for = NULL;
-	/* The transfer is over in one way or another: whoever goes on sees in which. */
-	if (r == -ERR_STATE || r == -ERR_MERGING) {
-		pending->count = 0;
-		*err = ERR_INIT;
-		return 0;
-	}
 	return r;
 }
