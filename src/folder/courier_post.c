@@ -71,26 +71,28 @@ int courier_open_journal(struct courier *courier, const struct courier_options *
 	return 0;
 }
 
-static bool is_wanted_in_journal(const struct courier *courier, const struct courier_parcel *parcel)
-{
-	return parcel->receipt.outcome == ERR_NONE || journal_has_plenty(courier->journal);
-}
-
-static int append(struct courier *courier, const struct courier_parcel *parcels, struct err *err)
+/* with_attempts: those that failed too; nobody waits for them. */
+static int append_some(struct courier *courier, const struct courier_parcel *parcels, bool with_attempts,
+		       struct err *err)
 {
 	size_t count = 0;
 
-	if (!courier->journal)
-		return err_set(err, ERR_LIMIT, "this node has no journal");
 	for (; parcels; parcels = parcels->next) {
-		if (!is_wanted_in_journal(courier, parcels))
+		if (parcels->receipt.outcome != ERR_NONE && !with_attempts)
 			continue;
 		MUST(count < RECEIPT_BATCH_MAX);
 		courier->to_keep[count++] = (struct journal_record){ parcels->receipt, parcels->is_repeat };
 	}
-	if (count == 0)
-		return 0;
-	const int r = journal_append(courier->journal, courier->to_keep, count, err);
+	return count > 0 ? journal_append(courier->journal, courier->to_keep, count, err) : 0;
+}
+
+static int append(struct courier *courier, const struct courier_parcel *parcels, struct err *err)
+{
+	if (!courier->journal)
+		return err_set(err, ERR_LIMIT, "this node has no journal");
+	int r = append_some(courier, parcels, journal_has_plenty(courier->journal), err);
+	if (r == -ERR_LIMIT)
+		r = append_some(courier, parcels, false, err);
 	if (r < 0 && !courier->is_keeping_failed)
 		log_err(LOG_ERROR, err, "receipts cannot be kept for the scheduler");
 	courier->is_keeping_failed = r < 0;
@@ -262,55 +264,37 @@ static void post_batch(struct courier *courier)
 	start_post(courier);
 }
 
-/* Of those that were read, the ones whose chunk is still there: saying the others would be wrong by now. */
-static size_t leave_out_gone(struct courier *courier, size_t count)
+/* A chunk that is gone, with its merged transfer or with its disk, must not be called stored any more. Its attempt is told all the same. */
+static void mark_gone(struct courier *courier, size_t count)
 {
-	size_t left_count = 0;
-
 	for (size_t i = 0; i < count; i++) {
-		const struct store_receipt *receipt = &courier->kept[i].receipt;
+		struct store_receipt *receipt = &courier->kept[i].receipt;
 
-		if (receipt->outcome == ERR_NONE && !courier->is_stored(courier->owner, receipt)) {
-			log_say(LOG_WARN,
-				"chunk %" PRIu64 " of file %" PRIu64
-				" of transfer %s is not here any more: its receipt is not delivered",
-				receipt->chunk_index, receipt->file_id, receipt->transfer_id);
-			continue;
-		}
-		if (left_count != i)
-			courier->kept[left_count] = courier->kept[i];
-		left_count++;
+		if (receipt->outcome == ERR_NONE && !courier->is_stored(courier->owner, receipt))
+			receipt->outcome = ERR_CHUNK_GONE;
 	}
-	return left_count;
 }
 
-/* The next batch of the journal that has something to say; 0: none, or it cannot be read. */
+/* The next batch of the journal; 0: none, or it cannot be read. */
 static size_t read_kept(struct courier *courier)
 {
-	while (courier->journal && !journal_is_empty(courier->journal)) {
-		struct err err = ERR_INIT;
-		uint64_t lost_bytes = 0;
-		size_t count = 0, left_count;
-		const int r = journal_read(courier->journal, courier->kept, RECEIPT_BATCH_MAX, &count, &lost_bytes,
-					   &err);
+	struct err err = ERR_INIT;
+	uint64_t lost_bytes = 0;
+	size_t count = 0;
+	int r = 0;
 
-		if (lost_bytes > 0)
-			log_say(LOG_ERROR,
-				"%" PRIu64 " bytes of the receipt journal are damaged: what they said is lost",
-				lost_bytes);
-		if (r < 0 && !courier->is_reading_failed)
-			log_err(LOG_ERROR, &err, "kept receipts cannot be delivered");
-		courier->is_reading_failed = r < 0;
-		if (r < 0)
-			return 0;
-		left_count = leave_out_gone(courier, count);
-		if (left_count > 0)
-			return left_count;
-		if (count > 0)
-			drop_kept(courier);
-	}
-	courier->is_reading_failed = false;
-	return 0;
+	if (courier->journal && !journal_is_empty(courier->journal))
+		r = journal_read(courier->journal, courier->kept, RECEIPT_BATCH_MAX, &count, &lost_bytes, &err);
+	if (lost_bytes > 0)
+		log_say(LOG_ERROR, "%" PRIu64 " bytes of the receipt journal are damaged: what they said is lost",
+			lost_bytes);
+	if (r < 0 && !courier->is_reading_failed)
+		log_err(LOG_ERROR, &err, "kept receipts cannot be delivered");
+	courier->is_reading_failed = r < 0;
+	if (r < 0)
+		return 0;
+	mark_gone(courier, count);
+	return count;
 }
 
 static bool post_kept(struct courier *courier)
