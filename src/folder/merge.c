@@ -40,6 +40,8 @@ static void end_job_locked(struct merge *merge, struct merge_job *job, bool is_t
 	job->due_us = is_to_retry && !job->is_wanted_again ? clock_mono_us() + merge->options.retry_after_us : 0;
 	if (job->is_wanted_again || is_to_retry) {
 		job->is_wanted_again = false;
+		/* What a run ahead leaves is for the other threads. */
+		pthread_cond_broadcast(&merge->changed);
 		return;
 	}
 	struct merge_job **link = &merge->jobs;

@@ -428,6 +428,53 @@ static void test_node_down(void **state)
 	world_assert_completed(world);
 }
 
+static atomic_bool is_entries_held;
+
+/* Fails, but not before it is let go. */
+static int held_entries(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
+			int (*each)(void *owner, const struct store_entry *entry), void *owner, struct err *err)
+{
+	bool was_held = atomic_load(&is_entries_held);
+
+	while (atomic_load(&is_entries_held))
+		nap();
+	if (was_held)
+		return err_set(err, ERR_STORE, "reading entries: database or disk is full");
+	return true_ops->entries(store, transfer_id, from_seq, to_seq_inclusive, each, owner, err);
+}
+
+/* It comes to nothing just when the merge is wanted: the merge begins from nothing, at once. */
+static void test_given_up_while_wanted(void **state)
+{
+	struct world *world = *state;
+	struct store_ops ops = *world->store->ops;
+
+	begin(world);
+	struct chunk_list *list = chunks_of(world);
+	for (size_t i = 0; i < list->count; i++)
+		put_chunk(world, &list->chunks[i]);
+	free(list);
+	world_resend(world);
+	/* Back to where it would be if the last receipt were just coming in. */
+	struct err err = ERR_INIT;
+	GOOD(world->store->ops->transfer_move(world->store, &world->transfer, TRANSFER_UPLOADING, "", true, 1, &err));
+	true_ops = world->store->ops;
+	ops.entries = held_entries;
+	atomic_store(&is_entries_held, true);
+	world->store->ops = &ops;
+	merge_ahead(world->merge, world->transfer.id);
+	while (world_dir_count(world->staging_fd) == 0)
+		nap();
+	GOOD(true_ops->transfer_move(world->store, &world->transfer, TRANSFER_MERGING, "", true, 1, &err));
+	merge_enqueue(world->merge, world->transfer.id, 0);
+	atomic_store(&is_entries_held, false);
+	world_wait(world, TRANSFER_COMPLETED);
+	world_wait_job_end(world);
+	merge_stop(&world->merge);
+	world->store->ops = true_ops;
+	world_assert_completed(world);
+}
+
 static void test_stop_and_resume(void **state)
 {
 	struct world *world = *state;
@@ -500,6 +547,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_space, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_trouble, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_down, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_given_up_while_wanted, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stop_and_resume, setup, teardown),
 		cmocka_unit_test(test_records),
 	};
