@@ -19,6 +19,13 @@ int plan_scan(int manifest_fd, const struct manifest_limits *limits, struct plan
 int plan_scan_each(int manifest_fd, manifest_entry_fn *on_entry, void *owner, struct plan_facts *ret_facts,
 		   struct err *err);
 
+/* The same, each entry with the one of that number that the store has of a transfer; NULL where that has none. Slices of both are valid during the
+ * callback only. */
+typedef int plan_pair_fn(void *owner, const struct manifest_entry *entry, const struct store_entry *known,
+			 struct err *err);
+int plan_scan_beside(struct store *store, const struct store_transfer *transfer, int manifest_fd, plan_pair_fn *on_pair,
+		     void *owner, struct err *err);
+
 /* How small files are packed and large ones cut; pure, shared by tests. pack_bytes: files up to this size are packed (chunk_bytes / 8). A pack
  * holds consecutive small files (entries without bytes between them do not matter), is closed by a large file or when the next would pass
  * chunk_bytes, and is one chunk. */
@@ -49,6 +56,11 @@ struct plan_change {
 int plan_changes_parse(struct str text, struct plan_change changes[PLAN_CHANGES_MAX], size_t *ret_count,
 		       struct err *err);
 
+/* The changes that make of a transfer's manifest the one in the file. 1: here they are. 0: it is another folder, or too much of it has changed. facts: of the
+ * file. */
+int plan_differences(struct store *store, const struct store_transfer *transfer, int manifest_fd,
+		     const struct plan_facts *facts, struct plan_change changes[PLAN_CHANGES_MAX], size_t *ret_count,
+		     struct err *err);
 /* The manifest that a planned transfer has with these changes, from what the store knows, through the manifest's own rules: its checksum and digest are
  * what a client computes over its text. -ERR_BAD_REQUEST for a change of an entry that is not there, or that gives a size to what is no file. */
 int plan_revised_facts(struct store *store, const struct store_transfer *transfer, const struct plan_change *changes,

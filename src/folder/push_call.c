@@ -183,6 +183,15 @@ int push_take_transfer(struct push *push, const json_t *root, struct err *err)
 	push->progress.merging_bytes = push_json_u64(root, "merging_bytes");
 	push->object_count = push_json_u64(root, "objects");
 	push->chunk_count = push_json_u64(root, "chunks");
+	/* Two pushes of one folder may be under way, and a file change: what the other one has told of it is not what this one has scanned. */
+	const char *crc = push_json_text(root, "manifest_crc32c");
+	char own_crc[9];
+	snprintf(own_crc, sizeof(own_crc), "%08x", push->walk.crc32c);
+	if (push->pass > 0 && push->state == PUSH_UPLOADING && crc[0] != '\0' && strcmp(crc, own_crc) != 0) {
+		err_set(err, ERR_SOURCE_CHANGED, "the folder changed, and another push of it was quicker to say so");
+		err_hint(err, "push again: the folder is scanned anew then");
+		return -(int)ERR_SOURCE_CHANGED;
+	}
 	push->version = (int64_t)push_json_u64(root, "version");
 	uint64_t copies = push_json_u64(root, "copies");
 	push->copies = (unsigned)(copies < 1 ? 1 : min_size(copies, PUSH_CANDIDATES_MAX));

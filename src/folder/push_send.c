@@ -281,6 +281,7 @@ static enum send_fate send_fate(enum err_code code)
 		{ ERR_MERGING, SEND_OVER },
 		{ ERR_STATE, SEND_OVER },
 		{ ERR_NO_TRANSFER, SEND_OVER }, /* it was removed from the node: the scheduler knows why */
+		{ ERR_NO_CHUNK, SEND_OVER },    /* another push of the folder had it planned anew */
 		/* The network repeated the request. The first copy may have got through; where it did not, a new attempt has a new nonce. */
 		{ ERR_NONCE_REPLAYED, SEND_ASK },
 		{ ERR_TIMEOUT, SEND_OTHER }, /* the node hangs: waiting for it again would take as long */

@@ -27,6 +27,8 @@ struct create {
 	uint64_t spooled_bytes;
 	int fd; /* the spool file, -1 before the first byte */
 	struct sched_claim *claim;
+	struct plan_change *changes; /* NULL, or what a new scan changes of a transfer */
+	size_t change_count;
 };
 
 static void create_drop(struct sched_call *c)
@@ -35,6 +37,7 @@ static void create_drop(struct sched_call *c)
 
 	sched_unclaim(c->sched, create->claim);
 	fs_close(&create->fd);
+	free(create->changes);
 	free(create);
 }
 
@@ -234,7 +237,7 @@ static int create_take(struct sched_call *c, struct str piece)
 
 /* --- which transfer --- */
 
-enum choice { CHOOSE_NEW, CHOOSE_RESUME, CHOOSE_SUPERSEDE };
+enum choice { CHOOSE_NEW, CHOOSE_RESUME, CHOOSE_REVISE, CHOOSE_SUPERSEDE };
 
 static int batch_exists(struct err *err, const char *what)
 {
@@ -251,12 +254,29 @@ static bool is_same_push(const struct store_transfer *old, const struct sched_ca
 	       (create->chunk_bytes == 0 || create->chunk_bytes == old->chunk_bytes);
 }
 
+/* The folder of before, in which some files have changed: what is stored of the others need not come again. */
+static int choose_over(struct sched_call *c, const struct plan_facts *facts, const struct store_transfer *old)
+{
+	struct create *create = c->state;
+	int result;
+
+	if (create->is_dry_run || old->state != TRANSFER_UPLOADING || old->digest != create->digest ||
+	    (create->chunk_bytes != 0 && create->chunk_bytes != old->chunk_bytes))
+		return CHOOSE_SUPERSEDE;
+	create->changes = must_zalloc(PLAN_CHANGES_MAX, sizeof(*create->changes));
+	result = plan_differences(c->sched->store, old, create->fd, facts, create->changes, &create->change_count,
+				  &c->err);
+	if (result < 0)
+		return err_wrap(&c->err, "comparing the folder with transfer %s", old->id);
+	return result > 0 ? CHOOSE_REVISE : CHOOSE_SUPERSEDE;
+}
+
 /* Returns an enum choice, or a negative code. */
 static int choose(struct sched_call *c, const struct plan_facts *facts, struct store_transfer *ret_old)
 {
 	const struct create *create = c->state;
 	struct str batch = str_from(create->batch);
-	enum choice choice = CHOOSE_NEW;
+	int choice = CHOOSE_NEW;
 	int result = c->sched->store->ops->transfer_by_batch(c->sched->store, batch, ret_old, &c->err);
 
 	if (result < 0 && result != -ERR_NO_TRANSFER)
@@ -273,11 +293,13 @@ static int choose(struct sched_call *c, const struct plan_facts *facts, struct s
 		    strcmp(ret_old->source, create->source) != 0)
 			return batch_exists(&c->err,
 					    "a batch of this name is being sent, from elsewhere or cut otherwise");
-		choice = CHOOSE_SUPERSEDE;
+		choice = choose_over(c, facts, ret_old);
+		if (choice < 0)
+			return choice;
 	}
 	if (merge_batch_exists(c->sched->merge, batch))
 		return batch_exists(&c->err, "the final store has a folder of this name that no transfer explains");
-	return (int)choice;
+	return choice;
 }
 
 /* --- the plan --- */
@@ -389,6 +411,13 @@ static int run_plan(struct sched_call *c, const struct plan_facts *facts)
 		if (create->is_dry_run)
 			old.id[0] = '\0';
 		else if (create->copies != 0)
+			result = sched_copies_ask(c, &old, (unsigned)create->copies);
+		return result < 0 ? result : answer(c, &old, true);
+	}
+	if (choice == CHOOSE_REVISE) {
+		result = sched_revise(c->sched, &old, create->changes, create->change_count, facts, create->claim,
+				      &c->err);
+		if (result == 0 && create->copies != 0)
 			result = sched_copies_ask(c, &old, (unsigned)create->copies);
 		return result < 0 ? result : answer(c, &old, true);
 	}

@@ -163,10 +163,11 @@ void sched_unclaim(struct sched *sched, struct sched_claim *claim);
 
 /* The CRC-32C that the caller says its manifest has (sched_create.c). */
 int sched_read_crc(struct sched_call *c, uint32_t *ret_crc32c);
-/* Revises the plan of a transfer as it was read, and reads it again (sched_revise.c). facts: of the whole manifest with the changes.
+/* Revises the plan of a transfer as it was read, and reads it again (sched_revise.c). facts: of the whole manifest with the changes. claim:
+ * the caller's own, or NULL.
  * -ERR_VERSION_CONFLICT when it moved meanwhile. */
 int sched_revise(struct sched *sched, struct store_transfer *transfer, const struct plan_change *changes, size_t count,
-		 const struct plan_facts *facts, struct err *err);
+		 const struct plan_facts *facts, const struct sched_claim *claim, struct err *err);
 
 /* --- second copies (sched_copies.c) --- */
 /* Has every chunk its copies? -ERR_INCOMPLETE when some lack one that a node could take. When none could, and nothing has changed about that for a

@@ -7,28 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_ENTRIES     256u
 #define DIFFERENCES_TOLD 3u
 #define SHOWN_SIZE       100
 
 /* --- where the folder differs from the transfer's --- */
 
-struct known_entry {
-	char type;
-	uint32_t mode;
-	int64_t mtime_ns;
-	uint64_t size_bytes;
-	size_t path_at, path_size, target_at, target_size; /* in the page's text */
-};
-
 struct comparison {
-	struct store *store;
-	const struct store_transfer *transfer;
-	struct known_entry page[PAGE_ENTRIES];
-	uint64_t page_seq; /* of page[0] */
-	size_t page_count;
-	struct buf text;
-	struct err err;     /* of the store */
 	bool is_over;       /* enough is known: the rest is not looked at */
 	bool is_order_lost; /* from here on the entries stand for one another no more */
 	unsigned told_count;
@@ -47,103 +31,59 @@ PRINTF(2, 3) static void tell(struct comparison *comparison, const char *fmt, ..
 	comparison->is_over = ++comparison->told_count == DIFFERENCES_TOLD || comparison->is_order_lost;
 }
 
-static int keep_entry(void *owner, const struct store_entry *entry)
-{
-	struct comparison *comparison = owner;
-	struct known_entry *known = &comparison->page[comparison->page_count];
-
-	*known = (struct known_entry){ .type = entry->type,
-				       .mode = entry->mode,
-				       .mtime_ns = entry->mtime_ns,
-				       .size_bytes = entry->size_bytes,
-				       .path_at = comparison->text.size,
-				       .path_size = entry->path.size,
-				       .target_at = comparison->text.size + entry->path.size,
-				       .target_size = entry->target.size };
-	(void)buf_append(&comparison->text, entry->path);
-	(void)buf_append(&comparison->text, entry->target);
-	return ++comparison->page_count == PAGE_ENTRIES;
-}
-
-/* The transfer's entry of that number; NULL: there is none, or the store failed (err). */
-static const struct known_entry *known_entry(struct comparison *comparison, uint64_t seq)
-{
-	if (seq >= comparison->transfer->entry_count)
-		return NULL;
-	if (seq < comparison->page_seq || seq - comparison->page_seq >= comparison->page_count) {
-		comparison->page_seq = seq;
-		comparison->page_count = 0;
-		buf_clear(&comparison->text);
-		if (comparison->store->ops->entries(comparison->store, comparison->transfer->id, seq,
-						    seq + PAGE_ENTRIES - 1, keep_entry, comparison,
-						    &comparison->err) < 0)
-			return NULL;
-		if (comparison->text.is_failed || comparison->page_count == 0) {
-			err_set(&comparison->err, ERR_INTERNAL, "entry %" PRIu64 " cannot be read back", seq);
-			return NULL;
-		}
-	}
-	return &comparison->page[seq - comparison->page_seq];
-}
-
 static const char *shown(struct str path, char target[SHOWN_SIZE]) { return str_display(path, target, SHOWN_SIZE); }
 
-static const char *difference(const struct manifest_entry *entry, const struct known_entry *known, struct str target)
+static const char *difference(const struct manifest_entry *entry, const struct store_entry *known)
 {
 	if ((char)entry->type != known->type)
 		return "is of another kind now";
 	if (entry->type == MANIFEST_FILE && entry->size_bytes != known->size_bytes)
 		return "has another size now";
-	if (entry->type == MANIFEST_LINK && !str_eq(entry->target, target))
+	if (entry->type == MANIFEST_LINK && !str_eq(entry->target, known->target))
 		return "leads elsewhere now";
 	if (entry->mtime_ns != known->mtime_ns)
 		return "was modified since";
 	return entry->mode != known->mode ? "has another mode now" : NULL;
 }
 
-static int compare_entry(void *owner, const struct manifest_entry *entry, struct err *err)
+static int compare_entry(void *owner, const struct manifest_entry *entry, const struct store_entry *known,
+			 struct err *err)
 {
 	struct comparison *comparison = owner;
 	char mine[SHOWN_SIZE], theirs[SHOWN_SIZE];
-	const struct known_entry *known = known_entry(comparison, entry->seq);
 
-	if (comparison->err.code != ERR_NONE) {
-		*err = comparison->err;
-		return -(int)err->code;
-	}
 	if (!known) {
 		tell(comparison, "'%s' is new", shown(entry->path, mine));
 	} else {
-		struct str path = { comparison->text.data + known->path_at, known->path_size };
-		struct str target = { comparison->text.data + known->target_at, known->target_size };
-		const char *word = difference(entry, known, target);
+		const char *word = difference(entry, known);
 
-		comparison->is_order_lost = !str_eq(entry->path, path);
+		comparison->is_order_lost = !str_eq(entry->path, known->path);
 		if (comparison->is_order_lost)
 			tell(comparison, "'%s' stands where the transfer has '%s'", shown(entry->path, mine),
-			     shown(path, theirs));
+			     shown(known->path, theirs));
 		else if (word)
 			tell(comparison, "'%s' %s", shown(entry->path, mine), word);
 	}
 	return comparison->is_over ? err_set(err, ERR_OTHER_FOLDER, "enough is known") : 0;
 }
 
-static int compare(struct sched_call *c, const struct resume_ask *ask, const struct store_transfer *transfer)
+static int tell_gone(void *owner, const struct store_entry *entry)
 {
-	struct comparison *comparison = must_zalloc(1, sizeof(*comparison));
-	struct plan_facts facts;
 	char path[SHOWN_SIZE];
 
-	comparison->store = c->sched->store;
-	comparison->transfer = transfer;
-	comparison->text = BUF_INIT(2 * PAGE_ENTRIES * (MANIFEST_PATH_MAX + 1));
-	int result = plan_scan_each(ask->manifest_fd, compare_entry, comparison, &facts, &c->err);
-	if (result == 0 && ask->facts->entry_count < transfer->entry_count) {
-		const struct known_entry *known = known_entry(comparison, ask->facts->entry_count);
-		if (known)
-			tell(comparison, "'%s' is gone",
-			     shown((struct str){ comparison->text.data + known->path_at, known->path_size }, path));
-	}
+	tell(owner, "'%s' is gone", shown(entry->path, path));
+	return 1;
+}
+
+static int compare(struct sched_call *c, const struct resume_ask *ask, const struct store_transfer *transfer)
+{
+	struct store *store = c->sched->store;
+	struct comparison *comparison = must_zalloc(1, sizeof(*comparison));
+	uint64_t count = ask->facts->entry_count;
+	int result = plan_scan_beside(store, transfer, ask->manifest_fd, compare_entry, comparison, &c->err);
+
+	if (result == 0 && count < transfer->entry_count)
+		result = store->ops->entries(store, transfer->id, count, count, tell_gone, comparison, &c->err);
 	if (comparison->told_count > 0) {
 		err_set(&c->err, ERR_OTHER_FOLDER, "the folder is not as transfer %s has it: %s%s", transfer->id,
 			comparison->told, comparison->is_over ? " ..." : "");
@@ -153,7 +93,6 @@ static int compare(struct sched_call *c, const struct resume_ask *ask, const str
 		result = err_set(&c->err, ERR_OTHER_FOLDER, "the list of entries is not the one of transfer %s",
 				 transfer->id);
 	}
-	buf_fini(&comparison->text);
 	free(comparison);
 	return result;
 }

@@ -62,13 +62,13 @@ static int check_manifest(struct sched_call *c, const struct store_transfer *tra
 }
 
 int sched_revise(struct sched *sched, struct store_transfer *transfer, const struct plan_change *changes, size_t count,
-		 const struct plan_facts *facts, struct err *err)
+		 const struct plan_facts *facts, const struct sched_claim *claim, struct err *err)
 {
 	struct pool_ring *ring;
 	int result = 0;
 
 	if (facts->total_bytes > transfer->total_bytes)
-		result = sched_space_check(sched, facts, transfer->copies, NULL, transfer->id, err);
+		result = sched_space_check(sched, facts, transfer->copies, claim, transfer->id, err);
 	if (result < 0)
 		return result;
 	ring = pool_ring_get(sched->pool);
@@ -108,7 +108,7 @@ static int try_revise(struct sched_call *c, struct store_transfer *transfer)
 		return result;
 	result = check_manifest(c, transfer, &facts);
 	if (result == 0)
-		result = sched_revise(c->sched, transfer, revise->changes, revise->count, &facts, &c->err);
+		result = sched_revise(c->sched, transfer, revise->changes, revise->count, &facts, NULL, &c->err);
 	return result;
 }
 

@@ -399,6 +399,43 @@ static void what_is_not_there_is_refused(void **state)
 	assert_int_equal(revise(w, &folder, 1), -ERR_BAD_REQUEST);
 }
 
+/* A new scan of the folder, compared with what was planned. */
+static void a_new_scan_tells_what_changed(void **state)
+{
+	struct world *w = *state;
+	struct rows *rows = must_zalloc(1, sizeof(*rows));
+	struct plan_change *changes = must_zalloc(PLAN_CHANGES_MAX, sizeof(*changes));
+	struct plan_facts facts;
+	size_t count = 0;
+	int fd;
+
+	fill(w, shape, COUNT_OF(shape));
+	w->sizes[4] = 90;
+	w->times[7] = 9;
+	scan(w, &fd, &facts);
+	assert_int_equal(plan_differences(w->store, &w->transfer, fd, &facts, changes, &count, &w->err), 1);
+	close(fd);
+	assert_int_equal(count, 2);
+	assert_int_equal(changes[0].seq, 4);
+	assert_int_equal(changes[0].size_bytes, 90);
+	assert_int_equal(changes[1].seq, 7);
+	assert_int_equal(changes[1].mtime_ns, 9);
+	assert_int_equal(plan_revise(w->store, w->ring, &w->transfer, changes, count, &facts, NULL, &w->err), 0);
+	assert_int_equal(w->store->ops->transfer_get(w->store, transfer_id, &w->transfer, &w->err), 0);
+	read_rows(w, rows);
+	check_rows(w, rows);
+	/* Now they are the same; and one entry more is another folder. */
+	scan(w, &fd, &facts);
+	assert_int_equal(plan_differences(w->store, &w->transfer, fd, &facts, changes, &count, &w->err), 0);
+	close(fd);
+	w->count++;
+	scan(w, &fd, &facts);
+	assert_int_equal(plan_differences(w->store, &w->transfer, fd, &facts, changes, &count, &w->err), 0);
+	close(fd);
+	free(changes);
+	free(rows);
+}
+
 /* Any folders, any changes, one after the other, with what was stored before: the seed is printed. */
 static void random_changes(void **state)
 {
@@ -490,6 +527,7 @@ int main(void)
 		CASE(only_changed_files_lose_their_digest),
 		CASE(one_at_a_time),
 		CASE(what_is_not_there_is_refused),
+		CASE(a_new_scan_tells_what_changed),
 		CASE(random_changes),
 		cmocka_unit_test(lines),
 	};
