@@ -178,7 +178,7 @@ static void test_both_copies_are_spoilt(void **state)
 		(void)chunk_of(world, "small07", 0);
 		world_wait_job_end(world);
 		world_resend(world);
-		merge_enqueue(world->merge, world->transfer.id);
+		merge_enqueue(world->merge, world->transfer.id, 0);
 		world_assert_completed(world);
 		teardown(state);
 		setup(state);
@@ -214,7 +214,7 @@ static void test_the_digest_is_of_other_bytes(void **state)
 	}
 	world_wait_job_end(world);
 	world_resend(world);
-	merge_enqueue(world->merge, world->transfer.id);
+	merge_enqueue(world->merge, world->transfer.id, 0);
 	world_assert_completed(world);
 }
 
