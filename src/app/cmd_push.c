@@ -128,11 +128,12 @@ static void push_print_done(const struct push_options *options, const struct pus
 		       (unsigned long long)result->files, bytes, (unsigned long long)result->chunks);
 		return;
 	}
-	printf("'%s' is complete: %llu files, %s in %lld.%03lld s (%s/s), %llu of %llu chunks sent, %llu retries\n",
+	/* Not "sent of": with two copies each chunk is sent twice. */
+	printf("'%s' is complete: %llu files, %s in %lld.%03lld s (%s/s), %llu chunks, %llu sent, %llu retries\n",
 	       batch, (unsigned long long)result->files, bytes, (long long)(seconds_milli / 1000),
 	       (long long)(seconds_milli % 1000),
 	       size_display(result->bytes / (uint64_t)seconds_milli * 1000, rate, sizeof(rate)),
-	       (unsigned long long)result->chunks_sent, (unsigned long long)result->chunks,
+	       (unsigned long long)result->chunks, (unsigned long long)result->chunks_sent,
 	       (unsigned long long)result->retries);
 	printf("it is at %s (transfer %s)\n", str_display(str_from(result->final_path), path, sizeof(path)),
 	       result->transfer_id);

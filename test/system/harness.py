@@ -72,7 +72,7 @@ class Up:
             [HENG, "up", "--data", self.data, "--listen", self.listen, "--nodes", str(self.nodes), "--restart-after", self.restart_after],
             stdout=subprocess.PIPE, stderr=self.log, env=self.env)
         line = self.process.stdout.readline().decode()
-        found = re.fullmatch(r"ready (http://\S+) data=(\S+) key=(\S+)\n", line)
+        found = re.fullmatch(r"ready (http://\S+) data=(.+) key=(.+)\n", line)
         if not found:
             raise RuntimeError(f"heng up said {line!r}, exit {self.process.poll()}; see {self.log.name}: {open(self.log.name).read()[-2000:]}")
         self.ready_line, self.url, self.key_file = line, found.group(1), found.group(3)
