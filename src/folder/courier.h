@@ -14,8 +14,8 @@ struct courier_options {
 	struct store_node node;   /* as it registers */
 	const char *journal_path; /* NULL: no journal, and the next three are not used */
 	uint64_t journal_limit_bytes;
-	/* Both on the courier's thread, until courier_stop returns. Is the chunk of a kept receipt still there? If not, the receipt is
-	 * delivered as an attempt that came to chunk_not_here. */
+	/* Both on the courier's thread, until courier_stop returns. Is the chunk of a kept receipt still there, with its bytes? If that
+	 * is certainly not so, the receipt is delivered as an attempt that came to chunk_not_here. */
 	bool (*is_stored)(void *owner, const struct store_receipt *receipt);
 	/* The scheduler did not take a receipt of a stored chunk that its sender was told is pending. */
 	void (*refused)(void *owner, const struct store_receipt *receipt, bool is_repeat, enum err_code code);

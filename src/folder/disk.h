@@ -65,6 +65,10 @@ void disk_abort(struct disk_put **put); /* removes the file, ends the turn */
 /* The relative path of a chunk, for audit rows and for reading. */
 void disk_chunk_path(const char *transfer_id, uint64_t file_id, uint64_t chunk_index, char *target, size_t target_size);
 bool disk_has(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index);
+/* False only where it is certain that the chunk was removed, or that others' bytes are in its place. What cannot be looked at just now (no
+ * descriptors are left, the disk fails) is as it was. is_read: where nothing else tells what was written, the bytes do. Of `chunk`, request_id and
+ * turn_wait_us are not used. */
+bool disk_may_have(struct disk *disk, const struct disk_chunk *chunk, bool is_read);
 /* Opens a durable chunk for reading: fd and its size, or -ERR_CHUNK_GONE. */
 int disk_read(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index, uint64_t *ret_size,
 	      struct err *err);
@@ -89,6 +93,8 @@ int disk_remove_stray(struct disk *disk, const struct disk_stray *stray, int64_t
 /* One durable chunk. -ERR_CHUNK_GONE when it is not here, -ERR_BUSY while somebody writes it. */
 int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index,
 		      struct err *err);
+/* The same, but only with these bytes: -ERR_DIGEST_CONFLICT when others are in their place, which stay. */
+int disk_remove_bytes(struct disk *disk, const struct disk_chunk *chunk, struct err *err);
 /* All files of a transfer. Absent is fine. */
 int disk_remove_transfer(struct disk *disk, const char *transfer_id, struct err *err);
 /* Appends the ids of the transfers that have files here, each with a line end; those that `lines` has no room for are left out. */

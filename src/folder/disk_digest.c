@@ -1,5 +1,6 @@
 /* What was once written to chunk files, as memory or the file's attribute tells. */
 #include <stdio.h>
+#include <string.h>
 #include <sys/xattr.h>
 
 #include "folder/disk_inside.h"
@@ -38,4 +39,29 @@ bool disk_attribute_digest(int fd, enum digest_kind kind, char target[DIGEST_HEX
 	rest = (struct str){ text, (size_t)size };
 	return str_cut(&rest, ':', &word) && str_eq_c(word, digest_name(kind)) && digest_hex_is_valid(kind, rest) &&
 	       str_copy(rest, target, DIGEST_HEX_SIZE);
+}
+
+bool disk_written_digest(struct disk *disk, struct hash128 key, int fd, enum digest_kind kind,
+			 char target[DIGEST_HEX_SIZE])
+{
+	return disk_remembered_digest(disk, key, kind, target) || disk_attribute_digest(fd, kind, target);
+}
+
+bool disk_may_have(struct disk *disk, const struct disk_chunk *chunk, bool is_read)
+{
+	char name[DISK_NAME_SIZE], hex[DIGEST_HEX_SIZE];
+	uint64_t size_bytes = 0;
+	struct err err = ERR_INIT;
+	AUTO(fs_close)
+	int fd = disk_read(disk, chunk->transfer_id, chunk->file_id, chunk->chunk_index, &size_bytes, &err);
+
+	if (fd < 0)
+		return fd != -ERR_CHUNK_GONE;
+	if (size_bytes != chunk->size_bytes)
+		return false;
+	disk_chunk_name(chunk->transfer_id, chunk->file_id, chunk->chunk_index, name, sizeof(name));
+	if (!disk_written_digest(disk, disk_name_key(name), fd, chunk->digest, hex) &&
+	    (!is_read || fs_digest(fd, chunk->digest, hex, &err) < 0))
+		return true;
+	return strcmp(hex, chunk->digest_hex) == 0;
 }

@@ -52,6 +52,9 @@ void disk_keep_digest(int fd, enum digest_kind kind, const char *digest_hex);
 bool disk_attribute_digest(int fd, enum digest_kind kind, char target[DIGEST_HEX_SIZE]);
 /* What the memo knows was written, or found, and is durable. */
 bool disk_remembered_digest(struct disk *disk, struct hash128 key, enum digest_kind kind, char target[DIGEST_HEX_SIZE]);
+/* Of what we once wrote: by the memo, else by the attribute of the chunk's file `fd`. False when neither knows one of that kind. */
+bool disk_written_digest(struct disk *disk, struct hash128 key, int fd, enum digest_kind kind,
+			 char target[DIGEST_HEX_SIZE]);
 
 /* --- writers (disk_put.c) --- */
 

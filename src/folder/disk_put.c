@@ -266,13 +266,6 @@ static int open_folder(struct disk_put *put, struct err *err)
 	return put_fail(put, err, "cannot open the chunk's folder");
 }
 
-/* The digest of what we once wrote, by memory or by the file's attribute; false when neither knows one of that kind. */
-static bool written_digest(const struct disk_put *put, int fd, char target[DIGEST_HEX_SIZE])
-{
-	return disk_remembered_digest(put->disk, put->key, put->kind, target) ||
-	       disk_attribute_digest(fd, put->kind, target);
-}
-
 /* Is the chunk here already? DISK_HAVE, DISK_WRITE (absent, or what is there has rotted and is to be replaced), or a refusal. */
 static int look(struct disk_put *put, struct err *err)
 {
@@ -292,7 +285,8 @@ static int look(struct disk_put *put, struct err *err)
 	if ((uint64_t)stat.st_size == put->size_bytes && strcmp(found_hex, put->digest_hex) == 0)
 		return DISK_HAVE;
 	/* We wrote what the sender has, and now read something else: the bytes on the disk changed under us. The rename replaces them. */
-	if (written_digest(put, fd, written_hex) && strcmp(written_hex, put->digest_hex) == 0)
+	if (disk_written_digest(disk, put->key, fd, put->kind, written_hex) &&
+	    strcmp(written_hex, put->digest_hex) == 0)
 		return DISK_WRITE;
 	err_set(err, ERR_DIGEST_CONFLICT, "this chunk is stored here already with other bytes (%s %s)",
 		digest_name(put->kind), found_hex);
@@ -512,6 +506,25 @@ static int remove_file(struct disk_put *put, struct err *err)
 }
 
 /* Takes the chunk's turn like a writer, so that it never removes what somebody writes meanwhile. */
+static int remove_in_turn(struct disk *disk, const struct disk_chunk *chunk, bool is_any, struct err *err)
+{
+	struct disk_put *put;
+	int r;
+
+	if (!ulid_is_valid(chunk->transfer_id, strlen(chunk->transfer_id)))
+		return err_set(err, ERR_BAD_REQUEST, "the transfer id is not a ULID");
+	put = put_new(disk, chunk);
+	r = take_turn(disk, put, 0, err);
+	if (r == 0)
+		r = put_enter(put, err);
+	if (r == 0 && !is_any && !disk_may_have(disk, chunk, true))
+		r = err_set(err, ERR_DIGEST_CONFLICT, "'%s' is not here, or has other bytes", put->name);
+	if (r == 0)
+		r = remove_file(put, err);
+	put_free(&put);
+	return r;
+}
+
 int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index,
 		      struct err *err)
 {
@@ -521,18 +534,13 @@ int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_
 					  .digest_hex = "",
 					  .request_id = "" };
 	struct err local = ERR_INIT;
-	struct err *to = err ? err : &local;
-	struct disk_put *put;
-	int r;
 
-	if (!ulid_is_valid(transfer_id, strlen(transfer_id)))
-		return err_set(to, ERR_BAD_REQUEST, "the transfer id is not a ULID");
-	put = put_new(disk, &chunk);
-	r = take_turn(disk, put, 0, to);
-	if (r == 0)
-		r = put_enter(put, to);
-	if (r == 0)
-		r = remove_file(put, to);
-	put_free(&put);
-	return r;
+	return remove_in_turn(disk, &chunk, true, err ? err : &local);
+}
+
+int disk_remove_bytes(struct disk *disk, const struct disk_chunk *chunk, struct err *err)
+{
+	struct err local = ERR_INIT;
+
+	return remove_in_turn(disk, chunk, false, err ? err : &local);
 }

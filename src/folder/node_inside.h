@@ -49,6 +49,8 @@ void node_put_begin(struct http_call *call, void *app);
 
 /* A stored chunk whose receipt the scheduler refused with `code`: will nobody ever ask for it? is_repeat: it was here before. (node_kept.c) */
 bool node_is_useless(enum err_code code, bool is_repeat);
+/* The chunk that a receipt is of; its texts are the receipt's. (node_kept.c) */
+struct disk_chunk node_receipt_chunk(const struct store_receipt *receipt);
 /* The courier's callbacks; owner: the node. */
 bool node_kept_is_stored(void *owner, const struct store_receipt *receipt);
 void node_kept_refused(void *owner, const struct store_receipt *receipt, bool is_repeat, enum err_code code);

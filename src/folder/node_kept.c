@@ -21,11 +21,28 @@ bool node_is_useless(enum err_code code, bool is_repeat)
 	}
 }
 
+struct disk_chunk node_receipt_chunk(const struct store_receipt *receipt)
+{
+	/* The digest's length tells its kind. */
+	const bool is_sha256 = digest_hex_is_valid(DIGEST_SHA256, str_from(receipt->digest));
+
+	return (struct disk_chunk){
+		.transfer_id = receipt->transfer_id,
+		.file_id = receipt->file_id,
+		.chunk_index = receipt->chunk_index,
+		.size_bytes = receipt->size_bytes,
+		.digest = is_sha256 ? DIGEST_SHA256 : DIGEST_MD5,
+		.digest_hex = receipt->digest,
+		.request_id = receipt->request_id,
+	};
+}
+
 bool node_kept_is_stored(void *owner, const struct store_receipt *receipt)
 {
 	struct node *node = owner;
+	const struct disk_chunk chunk = node_receipt_chunk(receipt);
 
-	return disk_has(node->disk, receipt->transfer_id, receipt->file_id, receipt->chunk_index);
+	return disk_may_have(node->disk, &chunk, false);
 }
 
 struct kept_removal {
@@ -37,11 +54,10 @@ struct kept_removal {
 static void removal_run(struct job *job)
 {
 	struct kept_removal *removal = job->owner;
-	const struct store_receipt *receipt = &removal->receipt;
+	const struct disk_chunk chunk = node_receipt_chunk(&removal->receipt);
 
-	/* What cannot be removed now goes when the transfer is removed. */
-	(void)disk_remove_chunk(removal->node->disk, receipt->transfer_id, receipt->file_id, receipt->chunk_index,
-				NULL);
+	/* A receipt may be told twice, and other bytes be there by then. What cannot be removed now goes when the transfer is removed. */
+	(void)disk_remove_bytes(removal->node->disk, &chunk, NULL);
 }
 
 static void removal_done(struct job *job, struct loop *home UNUSED) { free(job->owner); }

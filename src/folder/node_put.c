@@ -20,7 +20,6 @@ struct node_put {
 	struct timer timer; /* waiting for the chunk's turn: no pool thread is kept for that */
 	int64_t turn_until_us, turn_delay_us;
 	struct courier_parcel parcel; /* its receipt holds the ids and facts of the chunk from the start */
-	enum digest_kind digest;
 	struct disk_put *disk_put;
 	struct str piece; /* being written */
 	int result;
@@ -121,10 +120,10 @@ static void answer_refused(struct node_put *put)
 static void remove_run(struct job *job)
 {
 	struct node_put *put = job->owner;
-	const struct store_receipt *receipt = &put->parcel.receipt;
+	const struct disk_chunk chunk = node_receipt_chunk(&put->parcel.receipt);
 
 	/* What cannot be removed now goes when the transfer is removed; the refusal is what the client must hear. */
-	(void)disk_remove_chunk(put->node->disk, receipt->transfer_id, receipt->file_id, receipt->chunk_index, NULL);
+	(void)disk_remove_bytes(put->node->disk, &chunk, NULL);
 }
 
 static void remove_done(struct job *job, struct loop *home UNUSED) { answer_refused(job->owner); }
@@ -247,16 +246,7 @@ static const struct http_sink put_sink = { on_data, on_end, on_gone };
 static void begin_run(struct job *job)
 {
 	struct node_put *put = job->owner;
-	const struct store_receipt *receipt = &put->parcel.receipt;
-	const struct disk_chunk chunk = {
-		.transfer_id = receipt->transfer_id,
-		.file_id = receipt->file_id,
-		.chunk_index = receipt->chunk_index,
-		.size_bytes = receipt->size_bytes,
-		.digest = put->digest,
-		.digest_hex = receipt->digest,
-		.request_id = receipt->request_id,
-	};
+	const struct disk_chunk chunk = node_receipt_chunk(&put->parcel.receipt);
 
 	put->err = ERR_INIT;
 	put->result = disk_begin(put->node->disk, &chunk, &put->disk_put, &put->err);
@@ -349,6 +339,7 @@ static int read_request(struct node_put *put, struct str *ret_token, struct err 
 	const struct http_call *call = put->call;
 	struct store_receipt *receipt = &put->parcel.receipt;
 	struct str digest = http_header(call, "X-Chunk-SHA256");
+	enum digest_kind kind = DIGEST_SHA256;
 	const int64_t body_bytes = http_body_size(call);
 
 	*ret_token = http_header(call, "X-Auth-Token");
@@ -356,12 +347,11 @@ static int read_request(struct node_put *put, struct str *ret_token, struct err 
 		return err_set(err, ERR_UNAUTHENTICATED, "the request has no X-Auth-Token");
 	if (node_chunk_ids(call, receipt->transfer_id, &receipt->file_id, &receipt->chunk_index, err) < 0)
 		return -ERR_BAD_REQUEST;
-	put->digest = DIGEST_SHA256;
 	if (digest.size == 0) {
 		digest = http_header(call, "X-Chunk-MD5");
-		put->digest = DIGEST_MD5;
+		kind = DIGEST_MD5;
 	}
-	if (!digest_hex_is_valid(put->digest, digest) || !str_copy(digest, receipt->digest, sizeof(receipt->digest)))
+	if (!digest_hex_is_valid(kind, digest) || !str_copy(digest, receipt->digest, sizeof(receipt->digest)))
 		return err_set(err, ERR_BAD_REQUEST,
 			       "the chunk's digest (X-Chunk-SHA256 or X-Chunk-MD5) is missing or not lower-case hex");
 	if (body_bytes < 0)

@@ -571,6 +571,67 @@ static void t_sync_fails(void **state)
 	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), DISK_HAVE);
 }
 
+/* A receipt of other bytes, or of the same told again, says nothing of what is in their place now. */
+static void t_other_bytes(void **state)
+{
+	struct world *world = *state;
+	struct chunk_text old, new, shorter;
+	char relative[256], path[512];
+	struct err err = ERR_INIT;
+
+	fill(&old, 1, 0, "hello, chunK", HELLO_SIZE, "r1");
+	fill(&new, 1, 0, hello, HELLO_SIZE, "r2");
+	fill(&shorter, 1, 0, hello, HELLO_SIZE - 1, "r3");
+	assert_false(disk_may_have(world->disk, &new.chunk, false));
+	assert_int_equal(disk_remove_bytes(world->disk, &new.chunk, &err), -ERR_DIGEST_CONFLICT);
+	assert_int_equal(put(world->disk, &new.chunk, hello, HELLO_SIZE, &err), 0);
+	disk_chunk_path(T, 1, 0, relative, sizeof(relative));
+	snprintf(path, sizeof(path), "%s/%s", world->path, relative);
+	/* Known by memory, by the attribute, by nothing but the bytes. */
+	for (unsigned i = 0; i < 3; i++) {
+		const bool is_known = i < 2;
+
+		for (unsigned is_read = 0; is_read < 2; is_read++) {
+			assert_true(disk_may_have(world->disk, &new.chunk, is_read));
+			assert_int_equal(disk_may_have(world->disk, &old.chunk, is_read), !is_known && !is_read);
+			assert_false(disk_may_have(world->disk, &shorter.chunk, is_read));
+		}
+		assert_int_equal(disk_remove_bytes(world->disk, &old.chunk, &err), -ERR_DIGEST_CONFLICT);
+		assert_int_equal(disk_remove_bytes(world->disk, &shorter.chunk, &err), -ERR_DIGEST_CONFLICT);
+		assert_true(disk_has(world->disk, T, 1, 0));
+		disk_close(&world->disk);
+		world->disk = open_disk(world->path, 0);
+		if (i == 1)
+			(void)removexattr(path, "user.heng.digest");
+	}
+	assert_int_equal(disk_remove_bytes(world->disk, &new.chunk, &err), 0);
+	assert_false(disk_has(world->disk, T, 1, 0));
+}
+
+/* Want of descriptors is no sign that a chunk has gone. */
+static void t_have_without_descriptors(void **state)
+{
+	struct world *world = *state;
+	struct chunk_text text, absent;
+	struct rlimit limit, none;
+	struct err err = ERR_INIT;
+
+	fill(&text, 1, 0, hello, HELLO_SIZE, "r1");
+	fill(&absent, 1, 1, hello, HELLO_SIZE, "r2");
+	assert_int_equal(put(world->disk, &text.chunk, hello, HELLO_SIZE, &err), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	const bool may_have = disk_may_have(world->disk, &text.chunk, false);
+	const int removed = disk_remove_bytes(world->disk, &text.chunk, &err);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_true(may_have);
+	assert_int_equal(removed, -ERR_DISK);
+	assert_true(disk_may_have(world->disk, &text.chunk, true));
+	assert_false(disk_may_have(world->disk, &absent.chunk, true));
+}
+
 static void t_remove(void **state)
 {
 	struct world *world = *state;
@@ -775,6 +836,8 @@ int main(void)
 		DISK_TEST(t_two_at_once),
 		DISK_TEST(t_turn),
 		DISK_TEST(t_restart),
+		DISK_TEST(t_other_bytes),
+		DISK_TEST(t_have_without_descriptors),
 		DISK_TEST(t_remove),
 		DISK_TEST(t_floor),
 		DISK_TEST(t_full),

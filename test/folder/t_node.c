@@ -784,6 +784,37 @@ static void t_kept_gone(void **state)
 	assert_int_equal(world->script.receipts[1].outcome, ERR_NONE);
 }
 
+/* Told again after a crash, when other bytes took the chunk's place: those are not its, and stay. */
+static void t_kept_replaced(void **state)
+{
+	struct world *world = *state;
+	struct attempt old = { .data = "hello, chunK", .file_id = 1 }, new = { .data = hello, .file_id = 1 };
+	char journal[128], path[128];
+	struct err err = ERR_INIT;
+	struct buf answer;
+
+	keep_receipts(world, MIB);
+	snprintf(journal, sizeof(journal), "%s/receipts.journal", world->path);
+	scheduler_down(world);
+	assert_put(world, &old, 202, ERR_NONE);
+	AUTO(buf_fini) struct buf text = BUF_INIT(0);
+	assert_int_equal(fs_read_file(journal, MIB, &text, &err), 0);
+	scheduler_up(world);
+	await_kept(world, 0);
+	snprintf(path, sizeof(path), "/internal/v1/chunk/%s/1/0", T);
+	assert_int_equal(internal_call(world, "DELETE", path, true, &answer), 200);
+	buf_fini(&answer);
+	assert_put(world, &new, 200, ERR_NONE);
+	node_stop(&world->node);
+	assert_int_equal(fs_replace_file(journal, buf_str(&text), 0600, &err), 0);
+	script_receipts(world, ERR_DIGEST_CONFLICT);
+	node_up(world);
+	await_kept(world, 0);
+	assert_int_equal(receipt_count(world), 3);
+	assert_int_equal(world->script.receipts[2].outcome, ERR_CHUNK_GONE);
+	assert_stored(world, 1, 0, true);
+}
+
 static void t_kept_full(void **state)
 {
 	struct world *world = *state;
@@ -1210,14 +1241,31 @@ static void t_start(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		NODE_TEST(t_put),          NODE_TEST(t_refused),         NODE_TEST(t_replay),
-		NODE_TEST(t_truncated),    NODE_TEST(t_scheduler_down),  NODE_TEST(t_scheduler_refuses),
-		NODE_TEST(t_kept),         NODE_TEST(t_kept_odd_answer), NODE_TEST(t_kept_refused),
-		NODE_TEST(t_kept_gone),    NODE_TEST(t_kept_full),       NODE_TEST(t_internal),
-		NODE_TEST(t_remove_chunk), NODE_TEST(t_sweep),           NODE_TEST(t_unfinished),
-		NODE_TEST(t_list),         NODE_TEST(t_disk_low),        NODE_TEST(t_drained),
-		NODE_TEST(t_report),       NODE_TEST(t_many_at_once),    NODE_TEST(t_start),
-		NODE_TEST_EPOLL(t_put),    NODE_TEST_EPOLL(t_truncated), NODE_TEST_EPOLL(t_many_at_once),
+		NODE_TEST(t_put),
+		NODE_TEST(t_refused),
+		NODE_TEST(t_replay),
+		NODE_TEST(t_truncated),
+		NODE_TEST(t_scheduler_down),
+		NODE_TEST(t_scheduler_refuses),
+		NODE_TEST(t_kept),
+		NODE_TEST(t_kept_odd_answer),
+		NODE_TEST(t_kept_refused),
+		NODE_TEST(t_kept_gone),
+		NODE_TEST(t_kept_replaced),
+		NODE_TEST(t_kept_full),
+		NODE_TEST(t_internal),
+		NODE_TEST(t_remove_chunk),
+		NODE_TEST(t_sweep),
+		NODE_TEST(t_unfinished),
+		NODE_TEST(t_list),
+		NODE_TEST(t_disk_low),
+		NODE_TEST(t_drained),
+		NODE_TEST(t_report),
+		NODE_TEST(t_many_at_once),
+		NODE_TEST(t_start),
+		NODE_TEST_EPOLL(t_put),
+		NODE_TEST_EPOLL(t_truncated),
+		NODE_TEST_EPOLL(t_many_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
