@@ -74,7 +74,7 @@ static bool completion_is_word(struct str s)
 {
 	for (size_t i = 0; i < s.size; i++) {
 		unsigned char byte = (unsigned char)s.data[i];
-		if (!islower(byte) && !(i > 0 && (isdigit(byte) || byte == '-' || byte == '_')))
+		if (!islower(byte) && !isdigit(byte) && !(i > 0 && (byte == '-' || byte == '_')))
 			return false;
 	}
 	return s.size > 0;

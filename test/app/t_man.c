@@ -245,6 +245,7 @@ static void test_kinds(void **state)
 		{ "[FOLDER]", "folder" },
 		{ "squeeze", "'=squeeze'" },
 		{ "md5|sha256", "'=md5 sha256'" },
+		{ "1|2", "'=1 2'" },
 		{ "[a|b-c|d_e]", "'=a b-c d_e'" },
 		{ "SECONDS|never", "'=never'" },
 		{ "HOST:PORT", "any" },
