@@ -25,7 +25,6 @@
 #define RUNS_MAX         4 /* of a transfer, that came to nothing */
 #define RUN_AGAIN_US     (5 * SEC_US)
 #define JOBS_WAITING_MAX 64
-#define SPARE_BITS       4096
 #define SPACE_FACTOR     2  /* times what is still to come, both to nodes and here */
 #define SPACE_SHARE      10 /* and this part of the disk, where nodes have their own floors */
 
@@ -36,7 +35,7 @@ struct merge_ahead {
 	atomic_uint_least64_t arrival_count;
 	atomic_int_least64_t arrived_us, check_due_us;
 	int records_fd;
-	uint64_t bit_count;   /* of `has` */
+	uint64_t bit_count;   /* of `has`: the largest file id of the plan that it was laid out by */
 	pthread_mutex_t lock; /* protects what follows, while pullers run */
 	pthread_cond_t changed;
 	uint8_t *has; /* bit file_id - 1: it is in staging, with records of its files */
@@ -59,6 +58,13 @@ bool merge_ahead_has(const struct merge_run *run, uint64_t file_id)
 	const struct merge_ahead *ahead = run->ahead;
 
 	return file_id >= 1 && file_id <= ahead->bit_count && (ahead->has[(file_id - 1) / 8] >> (file_id - 1) % 8 & 1);
+}
+
+/* Every path is one object's in the plan that the tree was laid out by. An object that was planned anew since has paths of one that is no more,
+ * which somebody here may still be making: it is left until nobody is. */
+bool merge_ahead_wants(const struct merge_run *run, uint64_t file_id)
+{
+	return merge_is_ahead(run) ? file_id <= run->ahead->bit_count : !merge_ahead_has(run, file_id);
 }
 
 void merge_ahead_lacks(struct merge_run *run, uint64_t file_id)
@@ -109,7 +115,7 @@ bool merge_ahead_pulled(struct merge_run *run, const struct store_object *object
 		merge_ahead_wait(run, MERGE_ANY_ARRIVALS, TRY_AGAIN_US);
 		return true;
 	}
-	if (is_done && object->file_id >= 1 && object->file_id <= ahead->bit_count) {
+	if (is_done) {
 		pthread_mutex_lock(&ahead->lock);
 		ahead->has[(object->file_id - 1) / 8] |= (uint8_t)(1u << (object->file_id - 1) % 8);
 		ahead->has_bytes += object->size_bytes;
@@ -207,11 +213,12 @@ static int prepare(struct merge_run *run, struct err *err)
 		return result;
 	result = open_records(run, err);
 	if (result == 0)
-		result = merge_lay_out_ahead(run, err);
+		result = merge_lay_out_ahead(run, &ahead->bit_count, err);
 	if (result < 0) {
 		stage_close(&run->stage);
 		return result;
 	}
+	ahead->has = must_zalloc(ahead->bit_count / 8 + 1, 1);
 	if (run->transfer.object_count > 0)
 		merge_pull_all(run, run->transfer.object_count);
 	while (!atomic_load(&ahead->is_wanted) && !merge_is_over(run)) {
@@ -311,16 +318,12 @@ bool merge_run_ahead(struct merge *merge, struct merge_job *job)
 
 	if (merge->store->ops->transfer_get(merge->store, job->id, &run->transfer, &err) < 0)
 		log_err(LOG_WARN, &err, "transfer %s: it cannot be put together ahead", job->id);
-	else if (run->transfer.state == TRANSFER_UPLOADING) {
-		/* Ids of objects that are planned anew lie behind all others; an object whose id does not fit is left to the merge proper. */
-		ahead->bit_count = run->transfer.object_count + SPARE_BITS;
-		ahead->has = must_zalloc(ahead->bit_count / 8 + 1, 1);
+	else if (run->transfer.state == TRANSFER_UPLOADING)
 		run_ahead(run);
-	}
 	pthread_mutex_lock(&merge->lock);
 	job->ahead = NULL;
 	pthread_mutex_unlock(&merge->lock);
-	bool is_unrecorded = run->is_unrecorded;
+	bool is_to_repeat = run->is_unrecorded || run->is_to_repeat;
 	fs_close(&ahead->records_fd);
 	pthread_cond_destroy(&ahead->changed);
 	pthread_mutex_destroy(&ahead->lock);
@@ -328,7 +331,7 @@ bool merge_run_ahead(struct merge *merge, struct merge_job *job)
 	free(ahead->has);
 	free(ahead);
 	free(run);
-	return is_unrecorded;
+	return is_to_repeat;
 }
 
 /* --- the queue --- */

@@ -28,6 +28,7 @@ struct layout {
 	struct merge_records records;
 	uint64_t ready_files, ready_bytes; /* as the manifest wants them */
 	uint64_t full_count;               /* files with bytes */
+	uint64_t last_file_id;             /* the largest of them all */
 	bool is_stale, is_some_wrong;
 	char empty_digest[DIGEST_HEX_SIZE];
 	int result;
@@ -107,6 +108,8 @@ static int make_noted(struct layout *layout, const struct store_entry *entry)
 
 	layout->entry_count++;
 	layout->total_bytes += entry->type == MANIFEST_FILE ? entry->size_bytes : 0;
+	if (entry->file_id > layout->last_file_id)
+		layout->last_file_id = entry->file_id;
 	if (result < 0 || (entry->type == MANIFEST_FILE && entry->file_id != 0))
 		return result;
 	return merge_records_put(&layout->records, entry->seq, &record, layout->err);
@@ -234,43 +237,47 @@ static int open_manifest(struct layout *layout)
 		       : err_sys(layout->err, ERR_SYSTEM, errno, "cannot make the manifest in staging");
 }
 
-static int run_layout(struct merge_run *run, enum layout_step step, bool *ret_is_stale, uint64_t *ret_missing_count,
-		      struct err *err)
+static int run_layout(struct layout *layout)
 {
-	struct layout layout = { .run = run, .step = step, .text = BUF_INIT(MIB), .manifest_fd = -1, .err = err };
+	struct merge_run *run = layout->run;
 
-	digest_of(run->transfer.digest, "", 0, layout.empty_digest);
-	layout.records.fd = step == LAYOUT_WHOLE ? -1 : merge_records_fd(run);
-	stage_cursor_init(&layout.cursor, &run->stage);
-	int result = step == LAYOUT_AHEAD ? 0 : open_manifest(&layout);
+	layout->text = BUF_INIT(MIB);
+	layout->manifest_fd = -1;
+	digest_of(run->transfer.digest, "", 0, layout->empty_digest);
+	layout->records.fd = layout->step == LAYOUT_WHOLE ? -1 : merge_records_fd(run);
+	stage_cursor_init(&layout->cursor, &run->stage);
+	int result = layout->step == LAYOUT_AHEAD ? 0 : open_manifest(layout);
 	if (result == 0)
-		result = lay_out(&layout);
-	stage_cursor_fini(&layout.cursor);
-	fs_close(&layout.manifest_fd);
-	buf_fini(&layout.text);
-	merge_records_fini(&layout.records);
-	*ret_is_stale = layout.is_stale;
-	*ret_missing_count = layout.full_count - layout.ready_files;
+		result = lay_out(layout);
+	stage_cursor_fini(&layout->cursor);
+	fs_close(&layout->manifest_fd);
+	buf_fini(&layout->text);
+	merge_records_fini(&layout->records);
 	return result;
 }
 
 int merge_lay_out(struct merge_run *run, struct err *err)
 {
-	uint64_t missing_count;
-	bool is_stale;
+	struct layout layout = { .run = run, .step = LAYOUT_WHOLE, .err = err };
 
-	return run_layout(run, LAYOUT_WHOLE, &is_stale, &missing_count, err);
+	return run_layout(&layout);
 }
 
-int merge_lay_out_ahead(struct merge_run *run, struct err *err)
+int merge_lay_out_ahead(struct merge_run *run, uint64_t *ret_last_file_id, struct err *err)
 {
-	uint64_t missing_count;
-	bool is_stale;
+	struct layout layout = { .run = run, .step = LAYOUT_AHEAD, .err = err };
+	int result = run_layout(&layout);
 
-	return run_layout(run, LAYOUT_AHEAD, &is_stale, &missing_count, err);
+	*ret_last_file_id = layout.last_file_id;
+	return result;
 }
 
 int merge_settle(struct merge_run *run, bool *ret_is_stale, uint64_t *ret_missing_count, struct err *err)
 {
-	return run_layout(run, LAYOUT_SETTLE, ret_is_stale, ret_missing_count, err);
+	struct layout layout = { .run = run, .step = LAYOUT_SETTLE, .err = err };
+	int result = run_layout(&layout);
+
+	*ret_is_stale = layout.is_stale;
+	*ret_missing_count = layout.full_count - layout.ready_files;
+	return result;
 }

@@ -145,9 +145,9 @@ static bool next_listed(struct merge_run *run, struct store_object *ret_object)
 
 bool merge_next_object(struct merge_run *run, struct store_object *ret_object)
 {
-	/* A run ahead has put most of them there. */
+	/* A run ahead leaves some for the end, and has put most of them there by then. */
 	while (next_listed(run, ret_object))
-		if (!run->ahead || !merge_ahead_has(run, ret_object->file_id))
+		if (!run->ahead || merge_ahead_wants(run, ret_object->file_id))
 			return true;
 	return false;
 }

@@ -355,6 +355,117 @@ static void test_planned_anew(void **state)
 	world_assert_completed(world);
 }
 
+/* --- an object that the plan has no more --- */
+
+struct late {
+	atomic_bool is_armed, is_held; /* held: its files are known, none of them is made yet */
+	uint64_t first_seq, last_seq;
+	atomic_uint_least64_t new_file_id; /* 0: not planned anew yet */
+	atomic_bool is_list_over;          /* whoever pulls the other objects has seen all, the new one too */
+};
+
+static struct late late;
+
+static int late_entries(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
+			int (*each)(void *owner, const struct store_entry *entry), void *owner, struct err *err)
+{
+	int result = true_ops->entries(store, transfer_id, from_seq, to_seq_inclusive, each, owner, err);
+
+	if (from_seq != late.first_seq || to_seq_inclusive != late.last_seq || !atomic_exchange(&late.is_armed, false))
+		return result;
+	atomic_store(&late.is_held, true);
+	while (!atomic_load(&late.is_list_over))
+		nap();
+	return result;
+}
+
+static int late_objects(struct store *store, const char *transfer_id, uint64_t after_file_id, size_t limit,
+			int (*each)(void *owner, const struct store_object *object), void *owner, struct err *err)
+{
+	uint64_t new_file_id = atomic_load(&late.new_file_id);
+
+	if (new_file_id != 0 && after_file_id >= new_file_id)
+		atomic_store(&late.is_list_over, true);
+	return true_ops->objects(store, transfer_id, after_file_id, limit, each, owner, err);
+}
+
+static void revise_member(struct world *world, const char *path, size_t size)
+{
+	struct seq_of seq = { .path = path };
+	struct plan_facts facts;
+	struct err err = ERR_INIT;
+
+	GOOD(true_ops->entries(world->store, world->transfer.id, 0, INT64_MAX, find_seq, &seq, &err));
+	assert_int_equal(unlinkat(world->source_fd, path, 0), 0);
+	world_file(world, path, size, 99, 0604, T0 + 99);
+	const struct plan_change change = { .seq = seq.seq, .size_bytes = size, .mtime_ns = T0 + 99, .mode = 0604 };
+	refresh(world);
+	GOOD(plan_revised_facts(world->store, &world->transfer, &change, 1, &facts, &err));
+	struct pool_ring *ring = pool_ring_get(world->pool);
+	GOOD(plan_revise(world->store, ring->ring, &world->transfer, &change, 1, &facts, NULL, &err));
+	pool_ring_put(world->pool, ring);
+}
+
+/* A pack is on its way here when one of its members is planned anew, and goes on, for a while, when the pack in its place is here already: what it
+ * makes then must not stand where the new one's files were. */
+static void test_former_object_comes_late(void **state)
+{
+	struct world *world = *state;
+	struct store_ops ops = *world->store->ops;
+	struct chunk_list *list;
+
+	true_ops = world->store->ops;
+	ops.entries = late_entries;
+	ops.objects = late_objects;
+	world->store->ops = &ops;
+	world->options.object_limit_count = 2;
+	begin(world);
+	struct seq_of first = { .path = "d/e/00" }, last = { .path = "d/e/19" };
+	struct err err = ERR_INIT;
+	GOOD(true_ops->entries(world->store, world->transfer.id, 0, INT64_MAX, find_seq, &first, &err));
+	GOOD(true_ops->entries(world->store, world->transfer.id, 0, INT64_MAX, find_seq, &last, &err));
+	late.first_seq = first.seq;
+	late.last_seq = last.seq;
+	atomic_store(&late.new_file_id, 0);
+	atomic_store(&late.is_held, false);
+	atomic_store(&late.is_list_over, false);
+
+	/* The others' chunks but that of "one", then the pack's, of which half comes. */
+	uint64_t pack_id = world_file_id(world, "d/e/00"), one_id = world_file_id(world, "one");
+	list = chunks_of(world);
+	int count = 0;
+	for (size_t i = 0; i < list->count; i++)
+		if (list->chunks[i].file_id != pack_id && list->chunks[i].file_id != one_id) {
+			put_chunk(world, &list->chunks[i]);
+			merge_ahead(world->merge, world->transfer.id);
+			count++;
+		}
+	wait_gets(world, count);
+	atomic_store(&late.is_armed, true);
+	for (size_t i = 0; i < list->count; i++)
+		if (list->chunks[i].file_id == pack_id) {
+			for (unsigned n = 0; n < WORLD_NODE_COUNT; n++)
+				atomic_store(&world->nodes[n].cut_count,
+					     strcmp(world->nodes[n].id, list->chunks[i].target_node) == 0);
+			put_chunk(world, &list->chunks[i]);
+			merge_ahead(world->merge, world->transfer.id);
+		}
+	free(list);
+	while (!atomic_load(&late.is_held))
+		nap();
+	revise_member(world, "d/e/01", 77);
+	world_attributes(world, "d/e", 0555, T0 + 5);
+	atomic_store(&late.new_file_id, world_file_id(world, "d/e/01"));
+	assert_int_not_equal(atomic_load(&late.new_file_id), pack_id);
+	send_chunks(world, 0);
+	while (!atomic_load(&late.is_list_over))
+		nap();
+	complete(world);
+	world_assert_completed(world);
+	merge_stop(&world->merge);
+	world->store->ops = true_ops;
+}
+
 /* --- giving up --- */
 
 static void test_cancelled(void **state)
@@ -543,6 +654,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_empty_file_revised, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_folder_revised, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_planned_anew, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_former_object_comes_late, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cancelled, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_space, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_trouble, setup, teardown),
