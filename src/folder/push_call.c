@@ -14,6 +14,7 @@
 #define PUSH_TICK_US            (100 * MSEC_US)
 #define PUSH_STALL_US           (30 * SEC_US)
 #define PUSH_ANSWER_MAX         (4 * MIB)
+#define PUSH_TIME_MAX_US        (253402300800 * SEC_US) /* the year 10000 */
 
 bool push_is_interrupted(const struct push *push)
 {
@@ -83,7 +84,8 @@ bool push_json_bool(const json_t *root, const char *name) { return json_is_true(
 
 void push_take_time(struct push *push, int64_t server_time_us)
 {
-	if (server_time_us > 0)
+	/* What is no time is no clock's, and sums with it must not overflow. */
+	if (server_time_us > 0 && server_time_us < PUSH_TIME_MAX_US)
 		push->clock_offset_us = server_time_us - clock_wall_us();
 }
 
@@ -157,11 +159,25 @@ static bool push_state_from_name(const char *name, enum push_state *ret_state)
 	return false;
 }
 
+/* Which transfer it is and how it was cut is settled by the first answer: paths and buffers are made for it. */
+static int push_check_same(const struct push *push, const char *id, uint64_t chunk_bytes, struct err *err)
+{
+	if (id[0] != '\0' && !ulid_is_valid(id, strlen(id)))
+		return err_set(err, ERR_PEER, "the scheduler's answer has no proper transfer id");
+	if (push->transfer_id[0] != '\0' && (strcmp(id, push->transfer_id) != 0 || chunk_bytes != push->chunk_bytes))
+		return err_set(err, ERR_PEER,
+			       "the scheduler's answer is not about transfer %s with its chunks of %llu bytes",
+			       push->transfer_id, (unsigned long long)push->chunk_bytes);
+	return 0;
+}
+
 int push_take_transfer(struct push *push, const json_t *root, struct err *err)
 {
 	const char *id = push_json_text(root, "transfer_id"), *key = push_json_text(root, "transfer_key");
-	if (id[0] != '\0' && !ulid_is_valid(id, strlen(id)))
-		return err_set(err, ERR_PEER, "the scheduler's answer has no proper transfer id");
+	uint64_t chunk_bytes = push_json_u64(root, "chunk_bytes");
+	int r = push_check_same(push, id, chunk_bytes, err);
+	if (r < 0)
+		return r;
 	if (!push_state_from_name(push_json_text(root, "state"), &push->state) && !push->options->is_dry_run)
 		return err_set(err, ERR_PEER, "the scheduler's answer has no state of the transfer that is known here");
 	if (key[0] != '\0' && !hex_decode(str_from(key), push->transfer_key, sizeof(push->transfer_key)))
@@ -178,7 +194,7 @@ int push_take_transfer(struct push *push, const json_t *root, struct err *err)
 		memcpy(push->final_path, final_path, final_size + 1);
 	}
 	push->is_in_place = push_json_bool(root, "is_in_place");
-	push->chunk_bytes = push_json_u64(root, "chunk_bytes");
+	push->chunk_bytes = chunk_bytes;
 	push->progress.merging_files = push_json_u64(root, "merging_files");
 	push->progress.merging_bytes = push_json_u64(root, "merging_bytes");
 	push->object_count = push_json_u64(root, "objects");

@@ -22,6 +22,8 @@
 #define PUSH_ADDR_SIZE      64
 #define PUSH_READERS        2
 #define PUSH_PLAN_PAGE      2000
+/* The longest URL of a scheduler that is taken (struct client), and what is asked of it. */
+#define PUSH_CALL_URL_SIZE 1024
 /* Planned chunks waiting for a reader below which the next page is asked for. */
 #define PUSH_PLAN_LOW        1000
 #define PUSH_TRIES_MAX       10
@@ -97,7 +99,8 @@ struct push_chunk {
 	int64_t seen_bytes; /* of the call's bytes_sent, for the sign of life */
 	uint16_t sent_to;
 	struct fetch_call call;
-	char url[512], token_header[TICKET_TOKEN_SIZE + 32], digest_header[DIGEST_HEX_SIZE + 32], size_header[64];
+	char url[PUSH_CALL_URL_SIZE], token_header[TICKET_TOKEN_SIZE + 32], digest_header[DIGEST_HEX_SIZE + 32],
+		size_header[64];
 };
 struct push_chunks {
 	struct push_chunk *head, **tail;
@@ -203,7 +206,7 @@ struct push {
 	struct push_lines
 		back_lines; /* for objects that stand before where plan_lines has come to: those of revisions */
 	struct fetch_call plan_call;
-	char plan_url[256];
+	char plan_url[PUSH_CALL_URL_SIZE];
 	bool is_plan_running, is_plan_done, is_plan_finished; /* done: the call came back; finished: no more pages */
 	int64_t plan_due_us;
 	unsigned plan_try_count;
@@ -212,7 +215,7 @@ struct push {
 	uint64_t plan_object_count, plan_bytes;
 
 	struct fetch_call nodes_call;
-	char nodes_url[256];
+	char nodes_url[PUSH_CALL_URL_SIZE];
 	bool is_nodes_running, is_nodes_done, is_nodes_wanted;
 	int64_t nodes_asked_us;
 

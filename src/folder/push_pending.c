@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "folder/push_impl.h"
 
-#define PENDING_URL_SIZE     512
 #define PENDING_CAPACITY_MIN 256
 #define PENDING_BROKEN_MAX   2 /* how often in a row patience may end before the push does */
 
@@ -80,12 +79,10 @@ static int pending_page(struct push *push, struct pending_round *round, struct e
 	const struct push_pending_chunk *first = &round->pending->chunks[round->at];
 	uint64_t after_file = first->chunk_index > 0 ? first->file_id : first->file_id - 1;
 	uint64_t after_chunk = first->chunk_index > 0 ? first->chunk_index - 1 : INT64_MAX;
-	char url[PENDING_URL_SIZE];
-	int size = snprintf(url, sizeof(url), "%s/api/v1/transfers/%s/plan?after_file=%llu&after_chunk=%llu&limit=%d",
-			    push->options->url, push->transfer_id, (unsigned long long)after_file,
-			    (unsigned long long)(after_file > 0 ? after_chunk : 0), PUSH_PLAN_PAGE);
-	if (size >= (int)sizeof(url))
-		return err_set(err, ERR_LIMIT, "the scheduler's URL is too long");
+	char url[PUSH_CALL_URL_SIZE];
+	snprintf(url, sizeof(url), "%s/api/v1/transfers/%s/plan?after_file=%llu&after_chunk=%llu&limit=%d",
+		 push->options->url, push->transfer_id, (unsigned long long)after_file,
+		 (unsigned long long)(after_file > 0 ? after_chunk : 0), PUSH_PLAN_PAGE);
 	struct push_ask ask = {
 		.method = "GET", .what = "asking which stored chunks the scheduler knows of", .url = url, .body_fd = -1
 	};

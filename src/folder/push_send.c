@@ -12,6 +12,7 @@
 #define SEND_DOWN_FAILURES     3
 #define SEND_NOTICE_EVERY_US   (1 * SEC_US)
 #define SEND_STEP_MAX_US       (100 * MSEC_US)
+#define SEND_UNKNOWN_US        (1 * SEC_US) /* the nodes are not asked for more often, and each chunk asks then */
 /* As an index: "after the last chunk of that file". */
 #define SEND_LAST_INDEX ((unsigned long long)INT64_MAX)
 
@@ -451,7 +452,11 @@ static bool send_find_candidate(struct push *push, struct push_chunk *chunk, int
 			return true;
 		}
 		/* An address that is not known yet comes with the next look at the nodes. */
-		due_us = min_i64(due_us, node->addr[0] == '\0' ? now_us + SEND_STEP_MAX_US : node->down_until_us);
+		if (node->addr[0] == '\0') {
+			push->is_nodes_wanted = true;
+			err_set(&push->last_err, ERR_NO_NODES, "the scheduler knows no address of node '%s'", node->id);
+		}
+		due_us = min_i64(due_us, node->addr[0] == '\0' ? now_us + SEND_UNKNOWN_US : node->down_until_us);
 	}
 	*ret_due_us = chunk->node_count > 0 ? due_us : now_us;
 	chunk->is_ask_due = true;

@@ -172,6 +172,37 @@ static void test_answers_of_the_scheduler(void **state)
 	}
 }
 
+static void test_a_transfer_stays_what_it_is(void **state)
+{
+	(void)state;
+	static const char id[] = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+	static const struct {
+		const char *id;
+		int chunk_bytes, result;
+	} rows[] = { { id, 8, 0 },
+		     { "01ARZ3NDEKTSV4RRFFQ69G5FAW", 8, -ERR_PEER },
+		     { "", 8, -ERR_PEER },
+		     { id, 0, -ERR_PEER },
+		     { id, 16, -ERR_PEER } };
+	struct push_options options = { .url = "" };
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct err err = ERR_INIT;
+		struct push push = { .options = &options, .chunk_bytes = 8 };
+		memcpy(push.transfer_id, id, sizeof(id));
+		json_t *root = json_pack("{s:s,s:s,s:i}", "transfer_id", rows[i].id, "state", "merging", "chunk_bytes",
+					 rows[i].chunk_bytes);
+		assert_int_equal(push_take_transfer(&push, root, &err), rows[i].result);
+		/* What it is called is still known, so that the user can be told how to go on. */
+		assert_string_equal(push.transfer_id, id);
+		json_decref(root);
+	}
+	/* A time that is none moves no clock. */
+	struct push push = { .clock_offset_us = 7 };
+	push_take_time(&push, INT64_MAX);
+	push_take_time(&push, 0);
+	assert_int_equal(push.clock_offset_us, 7);
+}
+
 /* --- the readers, on a real folder with plans made by hand --- */
 #define CUT 4096
 
@@ -572,6 +603,7 @@ int main(void)
 		cmocka_unit_test(test_a_chunk_list_keeps_its_order_when_moved),
 		cmocka_unit_test(test_backoff_is_jittered_and_bounded),
 		cmocka_unit_test(test_answers_of_the_scheduler),
+		cmocka_unit_test(test_a_transfer_stays_what_it_is),
 		ROW(test_everything_is_read_once_and_hashed),
 		ROW(test_stored_chunks_are_hashed_not_sent),
 		ROW(test_one_file_in_one_chunk_has_one_digest),
