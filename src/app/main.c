@@ -1,11 +1,26 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/cmd.h"
 
+/* Where a standard stream is closed, the next file that is opened takes its number, and what is said to people would be written into it. Opened the
+ * wrong way round, so that reading and writing still fail. */
+static int main_hold_streams(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			return -1;
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	if (main_hold_streams() < 0)
+		return CMD_INCOMPLETE;
 	/* A reader of our output or a peer that has gone is an error value where it happens, not the end of the process. */
 	signal(SIGPIPE, SIG_IGN);
 	const char *name = argc > 1 ? argv[1] : "help";
