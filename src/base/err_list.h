@@ -48,6 +48,7 @@ ERR(NODE_CONFLICT, 2011, NO, 409, "node_id_in_use")
 ERR(INCOMPLETE, 2012, SAME, 409, "incomplete")
 ERR(NO_NODE, 2013, NO, 404, "no_such_node")
 ERR(OTHER_FOLDER, 2014, NO, 409, "other_folder")
+ERR(QUOTA, 2015, NO, 403, "quota")
 
 ERR(NO_CHUNK, 2101, NO, 404, "no_such_chunk")
 ERR(CHUNK_SIZE, 2102, NO, 400, "chunk_size")

@@ -30,6 +30,18 @@ static const struct conf_row user_rows[] = {
 	  .fallback = "uploader",
 	  .choices = "uploader|auditor|operator",
 	  .help = "uploader: own transfers; auditor: sees all; operator: may do all" },
+	{ .name = "quota_bytes",
+	  .type = CONF_SIZE,
+	  .offset = offsetof(struct sched_user, quota_bytes),
+	  .max = INT64_MAX,
+	  .fallback = "0",
+	  .help = "what the folders of the user's open transfers may have together; 0: no limit" },
+	{ .name = "quota_entries",
+	  .type = CONF_INT,
+	  .offset = offsetof(struct sched_user, quota_entries),
+	  .max = INT64_MAX,
+	  .fallback = "0",
+	  .help = "files, folders and links that they may have together; 0: no limit" },
 	{ .name = NULL },
 };
 
@@ -86,6 +98,10 @@ const struct conf_row sched_conf_rows[] = {
 	  .help = "put folders together while they are still being sent" },
 	NUMBER("final_free_floor", CONF_SIZE, final_free_floor_bytes, 0, INT64_MAX, "64MiB",
 	       "bytes kept free in the final store"),
+	NUMBER("transfer_bytes_max", CONF_SIZE, transfer_bytes_max, 0, INT64_MAX, "0",
+	       "what the folder of one transfer may have; 0: no limit"),
+	NUMBER("transfer_entries_max", CONF_INT, transfer_entries_max, 0, INT64_MAX, "0",
+	       "files, folders and links that it may have; 0: no limit"),
 	TEXT("profile", profile, "", "file of the folder profile by which nodes are scored; default: the built-in one"),
 	TEXT("decision_log", decision_log, "",
 	     "file that keeps every decision; default: state_dir/decisions.jsonl; off: none"),
@@ -305,6 +321,8 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	sched->copies = conf->copies > 1 ? (unsigned)conf->copies : 1;
 	sched->started_mono_us = clock_mono_us();
 	sched->final_free_floor_bytes = conf->final_free_floor_bytes;
+	sched->transfer_bytes_max = conf->transfer_bytes_max;
+	sched->transfer_entries_max = (uint64_t)conf->transfer_entries_max;
 	sched->ticket_life_us = conf->ticket_life_us;
 	sched->probe_interval_us = conf->probe_interval_us;
 	result = sched_auth_load(sched, conf, err);

@@ -9,6 +9,8 @@ struct sched_user {
 	const char *name;
 	const char *key_sha256; /* hex of the SHA-256 of the API key's text */
 	int role;               /* uploader | auditor | operator */
+	uint64_t quota_bytes;   /* of all its open transfers together; 0: none */
+	int64_t quota_entries;
 };
 struct sched_conf {
 	const char *listen;
@@ -25,6 +27,8 @@ struct sched_conf {
 	int64_t merge_objects, merge_node_connections;
 	bool is_merging_ahead; /* true */
 	uint64_t final_free_floor_bytes;
+	uint64_t transfer_bytes_max; /* of one transfer; 0: none */
+	int64_t transfer_entries_max;
 	const char *profile;      /* file of a folder profile; "" or NULL: the built-in */
 	const char *decision_log; /* path; "" or NULL: state_dir/decisions.jsonl; "off": none */
 	uint64_t decision_log_rotate_bytes;

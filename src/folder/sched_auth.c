@@ -87,6 +87,8 @@ int sched_auth_load(struct sched *sched, const struct sched_conf *conf, struct e
 		MUST(str_copy(str_from(users[i].name), account->name, sizeof(account->name)));
 		MUST(str_copy(str_from(users[i].key_sha256), account->key_sha256, sizeof(account->key_sha256)));
 		account->role = users[i].role;
+		account->quota_bytes = users[i].quota_bytes;
+		account->quota_entries = (uint64_t)users[i].quota_entries;
 	}
 	sched->user_count = conf->users.count;
 	return 0;

@@ -401,7 +401,8 @@ static int run_plan(struct sched_call *c, const struct plan_facts *facts)
 	struct store_transfer old;
 	int result, choice;
 
-	result = sched_claim(c->sched, str_from(create->batch), facts, wanted_copies(c), &create->claim, &c->err);
+	result = sched_claim(c->sched, c->user->name, str_from(create->batch), facts, wanted_copies(c), &create->claim,
+			     &c->err);
 	if (result < 0)
 		return result;
 	choice = choose(c, facts, &old);
@@ -415,14 +416,16 @@ static int run_plan(struct sched_call *c, const struct plan_facts *facts)
 		return result < 0 ? result : answer(c, &old, true);
 	}
 	if (choice == CHOOSE_REVISE) {
-		result = sched_revise(c->sched, &old, create->changes, create->change_count, facts, create->claim,
-				      &c->err);
+		result = sched_revise(c, &old, create->changes, create->change_count, facts, create->claim);
 		if (result == 0 && create->copies != 0)
 			result = sched_copies_ask(c, &old, (unsigned)create->copies);
 		return result < 0 ? result : answer(c, &old, true);
 	}
-	result = sched_space_check(c->sched, facts, wanted_copies(c), create->claim,
-				   choice == CHOOSE_SUPERSEDE ? old.id : NULL, &c->err);
+	result = sched_quota_check(c->sched, c->user, facts, create->claim, choice == CHOOSE_SUPERSEDE ? &old : NULL,
+				   &c->err);
+	if (result == 0)
+		result = sched_space_check(c->sched, facts, wanted_copies(c), create->claim,
+					   choice == CHOOSE_SUPERSEDE ? old.id : NULL, &c->err);
 	if (result == 0 && choice == CHOOSE_SUPERSEDE && !create->is_dry_run)
 		result = supersede(c, &old);
 	return result < 0 ? result : plan(c, facts);

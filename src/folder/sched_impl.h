@@ -38,11 +38,14 @@ struct sched_account {
 	char name[STORE_USER_SIZE];
 	char key_sha256[2 * 32 + 1];
 	int role;
+	uint64_t quota_bytes, quota_entries; /* of all its open transfers together; 0: none */
 };
 
 /* One of a few planners at work: its batch is nobody else's meanwhile, and its space is spoken for. */
 struct sched_claim {
 	bool is_taken;
+	uint64_t number; /* later ones have higher ones */
+	char user[STORE_USER_SIZE];
 	char batch[STORE_BATCH_MAX + 1];
 	uint64_t bytes, entries;
 	uint64_t node_bytes; /* with all copies */
@@ -68,11 +71,13 @@ struct sched {
 	int lock_fd, final_fd;
 	struct fold fold; /* how names are compared in staging, when we started */
 	uint64_t chunk_bytes, final_free_floor_bytes;
+	uint64_t transfer_bytes_max, transfer_entries_max; /* of one transfer; 0: none */
 	unsigned copies;
 	int64_t started_mono_us;
 	int64_t ticket_life_us, probe_interval_us;
-	pthread_mutex_t claim_lock; /* protects claims */
+	pthread_mutex_t claim_lock; /* protects claims, claim_count */
 	struct sched_claim claims[SCHED_PLANNERS];
+	uint64_t claim_count; /* that there ever were */
 	struct pulled pulled;
 };
 
@@ -152,22 +157,38 @@ int sched_resume(struct sched_call *c, const struct resume_ask *ask, struct stor
 int sched_load_profile(struct sched *sched, const char *path, struct err *err);
 int sched_open_decisions(struct sched *sched, const struct sched_conf *conf, struct err *err);
 
+/* --- what is spoken for (sched_need.c) --- */
+struct sched_need {
+	uint64_t node_bytes;     /* still to be sent to nodes, with all copies */
+	uint64_t bytes, entries; /* of the folders */
+};
+/* Of all transfers that are open or being planned, of one user or of all (NULL). own: the caller's claim: neither it nor later ones count.
+ * except_id: a transfer that does not count, since it is about to go or to be another; NULL: none. */
+int sched_need(struct sched *sched, const char *user, const struct sched_claim *own, const char *except_id,
+	       struct sched_need *ret_need, struct err *err);
+/* -ERR_BUSY while another call has claimed the batch. */
+int sched_claim(struct sched *sched, const char *user, struct str batch, const struct plan_facts *facts,
+		unsigned copies, struct sched_claim **ret_claim, struct err *err);
+void sched_unclaim(struct sched *sched, struct sched_claim *claim);
+uint64_t sched_all_copies(uint64_t bytes, unsigned copies);
+
 /* --- space (sched_space.c) --- */
-/* Is there room for a transfer of this size beside all others that are open or being planned (but for the own claim)? except_id: one that is
- * about to go, or NULL. */
+/* Is there room for a transfer of this size beside all that sched_need counts? */
 int sched_space_check(struct sched *sched, const struct plan_facts *facts, unsigned copies,
 		      const struct sched_claim *own, const char *except_id, struct err *err);
-int sched_claim(struct sched *sched, struct str batch, const struct plan_facts *facts, unsigned copies,
-		struct sched_claim **ret_claim, struct err *err);
-void sched_unclaim(struct sched *sched, struct sched_claim *claim);
+
+/* --- quotas (sched_quota.c) --- */
+/* May the user have a transfer of this size beside its others, and may anybody? -ERR_QUOTA. old: what the folder takes the place of (superseded,
+ * or revised), or NULL: that does not count, and a folder that is no larger is never refused. */
+int sched_quota_check(struct sched *sched, const struct sched_account *user, const struct plan_facts *facts,
+		      const struct sched_claim *own, const struct store_transfer *old, struct err *err);
 
 /* The CRC-32C that the caller says its manifest has (sched_create.c). */
 int sched_read_crc(struct sched_call *c, uint32_t *ret_crc32c);
-/* Revises the plan of a transfer as it was read, and reads it again (sched_revise.c). facts: of the whole manifest with the changes. claim:
- * the caller's own, or NULL.
- * -ERR_VERSION_CONFLICT when it moved meanwhile. */
-int sched_revise(struct sched *sched, struct store_transfer *transfer, const struct plan_change *changes, size_t count,
-		 const struct plan_facts *facts, const struct sched_claim *claim, struct err *err);
+/* Revises the plan of a transfer of the caller's as it was read, and reads it again (sched_revise.c). facts: of the whole manifest with the changes.
+ * claim: the call's own. -ERR_VERSION_CONFLICT when it moved meanwhile. */
+int sched_revise(struct sched_call *c, struct store_transfer *transfer, const struct plan_change *changes, size_t count,
+		 const struct plan_facts *facts, const struct sched_claim *claim);
 
 /* --- second copies (sched_copies.c) --- */
 /* Has every chunk its copies? -ERR_INCOMPLETE when some lack one that a node could take. When none could, and nothing has changed about that for a

@@ -61,13 +61,17 @@ static int check_manifest(struct sched_call *c, const struct store_transfer *tra
 	return -ERR_SOURCE_CHANGED;
 }
 
-int sched_revise(struct sched *sched, struct store_transfer *transfer, const struct plan_change *changes, size_t count,
-		 const struct plan_facts *facts, const struct sched_claim *claim, struct err *err)
+int sched_revise(struct sched_call *c, struct store_transfer *transfer, const struct plan_change *changes, size_t count,
+		 const struct plan_facts *facts, const struct sched_claim *claim)
 {
+	struct sched *sched = c->sched;
+	struct err *err = &c->err;
 	struct pool_ring *ring;
 	int result = 0;
 
 	if (facts->total_bytes > transfer->total_bytes)
+		result = sched_quota_check(sched, c->user, facts, claim, transfer, err);
+	if (result == 0 && facts->total_bytes > transfer->total_bytes)
 		result = sched_space_check(sched, facts, transfer->copies, claim, transfer->id, err);
 	if (result < 0)
 		return result;
@@ -100,6 +104,7 @@ static int try_revise(struct sched_call *c, struct store_transfer *transfer)
 {
 	const struct revise *revise = c->state;
 	struct plan_facts facts;
+	struct sched_claim *claim = NULL;
 	int result = sched_find_to_write(c, transfer);
 
 	if (result == 0)
@@ -108,7 +113,11 @@ static int try_revise(struct sched_call *c, struct store_transfer *transfer)
 		return result;
 	result = check_manifest(c, transfer, &facts);
 	if (result == 0)
-		result = sched_revise(c->sched, transfer, revise->changes, revise->count, &facts, NULL, &c->err);
+		result = sched_claim(c->sched, c->user->name, str_from(transfer->batch), &facts, transfer->copies,
+				     &claim, &c->err);
+	if (result == 0)
+		result = sched_revise(c, transfer, revise->changes, revise->count, &facts, claim);
+	sched_unclaim(c->sched, claim);
 	return result;
 }
 

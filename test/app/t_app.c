@@ -26,7 +26,7 @@ static void test_exit_codes(void **state)
 		{ ERR_SOURCE_SPECIAL, 3 }, { ERR_SOURCE, 3 },     { ERR_UNAUTHENTICATED, 3 }, { ERR_BATCH_EXISTS, 3 },
 		{ ERR_ENTRY_REFUSED, 3 },  { ERR_NO_SPACE, 3 },   { ERR_CONNECT, 4 },         { ERR_DISK_LOW, 4 },
 		{ ERR_SOURCE_CHANGED, 4 }, { ERR_INCOMPLETE, 4 }, { ERR_WAITING, 4 },         { ERR_SCHEDULER_DOWN, 4 },
-		{ ERR_INTEGRITY, 5 },
+		{ ERR_INTEGRITY, 5 },      { ERR_QUOTA, 3 },
 	};
 	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		assert_int_equal((int)err_exit(rows[i].code), rows[i].exit);

@@ -28,6 +28,8 @@ static struct fake_node node;
 static int64_t probe_interval_us, transfer_expiry_us = 7 * 24 * 3600 * SEC_US;
 static const char *conf_profile = "", *conf_decision_log = "";
 static int conf_places;
+static uint64_t conf_transfer_bytes_max;
+static int64_t conf_transfer_entries_max;
 static struct sched_user users[] = {
 	{ .name = "ann", .role = 0 },
 	{ .name = "bob", .role = 0 },
@@ -131,7 +133,7 @@ static bool node_works(void)
 	return json_is_true(json_object_get(json_array_get(json_object_get(answer.json, "nodes"), 0), "takes_work"));
 }
 
-static void await_node(bool is_working)
+UNUSED static void await_node(bool is_working)
 {
 	int64_t deadline_us = clock_mono_us() + 20 * SEC_US;
 
@@ -156,6 +158,8 @@ static struct sched_conf conf_of(void)
 		.probe_timeout_us = 2 * SEC_US,
 		.node_lost_after_us = 30 * SEC_US,
 		.transfer_expiry_us = transfer_expiry_us,
+		.transfer_bytes_max = conf_transfer_bytes_max,
+		.transfer_entries_max = conf_transfer_entries_max,
 		.profile = conf_profile,
 		.decision_log = conf_decision_log,
 		.decision_log_rotate_bytes = 64 * MIB,
@@ -256,7 +260,7 @@ static void post(const char *user, const char *query, const char *manifest)
 }
 
 /* Posts folder_a and keeps its id. */
-static void post_a(char id[ULID_SIZE])
+UNUSED static void post_a(char id[ULID_SIZE])
 {
 	post("ann", "batch=books&source=h:/a", folder_a);
 	expect_status(201);

@@ -138,9 +138,11 @@ class Up:
 
 class Roles(Up):
     """A scheduler and nodes from configuration files, each a process of the test's own, which it may stop, kill and start again.
-    `conf`, `envs` and `prefixes` are by role: lines added to its configuration, variables added to its environment, words before its command."""
+    `conf`, `envs` and `prefixes` are by role: lines added to its configuration, variables added to its environment, words before its command.
+    `user`: a line added to the user."""
 
-    def __init__(self, data, nodes=3, backend=None, conf=None, envs=None, prefixes=None, **paths):
+    def __init__(self, data, nodes=3, backend=None, conf=None, envs=None, prefixes=None, user="", **paths):
+        self.user = user
         self.conf, self.envs, self.prefixes, self.paths, self.procs, self.addrs = conf or {}, envs or {}, prefixes or {}, paths, {}, {}
         super().__init__(data, nodes, backend=backend)
 
@@ -166,7 +168,7 @@ class Roles(Up):
             # It comes back where it was: that is where its nodes and clients look for it.
             return (f"listen: {self.addrs.get(role, self.listen)}\nstate_dir: {d}/scheduler\nstaging_dir: {self.paths.get('staging', d + '/staging')}\n"
                     f"final_dir: {self.paths.get('final', d + '/final')}\ncluster_key_file: {d}/cluster.key\nusers:\n  - name: tester\n"
-                    f"    key_sha256: {hashlib.sha256(self.key.encode()).hexdigest()}\n    role: uploader\n")
+                    f"    key_sha256: {hashlib.sha256(self.key.encode()).hexdigest()}\n    role: uploader\n" + (f"    {self.user}\n" if self.user else ""))
         return (f"node_id: {role}\nlisten: 127.0.0.1:0\nstate_dir: {d}/{role}\ndata_dir: {self.data_dir(role)}\nscheduler: {self.url}\n"
                 f"cluster_key_file: {d}/cluster.key\n")
 
