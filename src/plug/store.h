@@ -96,7 +96,7 @@ struct store_receipt {
 	char request_id[40], user[STORE_USER_SIZE], user_agent[128], disk_path[256];
 	int64_t started_wall_us, finished_wall_us;
 	/* ERR_NONE: stored. DIGEST_MISMATCH, DISK_LOW, ...: an attempt that failed: recorded, and the chunk's state follows (digest_failed
-	 * only when it is not stored already). */
+	 * only when it is not stored already). CHUNK_GONE of a chunk that was merged from that node becomes ERR_NONE. */
 	enum err_code outcome;
 	/* Answer of store->receipts: ERR_NONE, NO_TRANSFER, NO_CHUNK, CHUNK_SIZE, MERGING, STATE, DIGEST_CONFLICT, BAD_REQUEST. */
 	enum err_code result;

@@ -139,6 +139,15 @@ static int chunk_to_failed(struct sql_conn *conn, struct receipt_job *job, const
 	return sql_run(conn, stmt, err, "marking a chunk digest_failed");
 }
 
+/* A kept receipt may come when its chunk has been found by an inventory, merged from its node and removed there, as all merged chunks are: what it
+ * tells of is an attempt that stored the chunk, and who asks the audit who sent it needs that row. */
+static bool receipt_was_merged(const struct chunk_row *row, const struct store_receipt *receipt)
+{
+	return receipt->outcome == ERR_CHUNK_GONE && row->is_found && row->state == CHUNK_MERGED &&
+	       row->size_bytes == receipt->size_bytes && strcmp(row->digest, receipt->digest) == 0 &&
+	       (strcmp(row->actual_node, receipt->node_id) == 0 || strcmp(row->copy_node, receipt->node_id) == 0);
+}
+
 /* What a good receipt is worth, given its transfer and chunk, and what it changes. */
 static enum err_code receipt_judge(const struct sql_brief *brief, const struct chunk_row *row,
 				   const struct store_receipt *receipt, enum receipt_news *ret_news)
@@ -185,6 +194,8 @@ static int receipt_apply(struct sql_conn *conn, struct receipt_job *job, struct 
 	result = chunk_read(conn, job->brief.num, receipt, &row, err);
 	if (result < 0)
 		return result;
+	if (receipt_was_merged(&row, receipt))
+		receipt->outcome = ERR_NONE;
 	if (receipt->outcome != ERR_NONE) {
 		receipt->result = ERR_NONE;
 		if (receipt->outcome == ERR_DIGEST_MISMATCH && job->brief.state == TRANSFER_UPLOADING && row.is_found &&

@@ -66,6 +66,37 @@ static void test_sqlite_audit_has_a_row_for_everything(void **state)
 	assert_int_equal(ask(w, "SELECT count(*) FROM audit WHERE outcome='stored'"), 3);
 }
 
+/* A kept receipt may come when its chunk is merged and gone from its node: the attempt that stored it is told as one that did, and no other. */
+static void test_sqlite_kept_receipt_of_a_merged_chunk(void **state)
+{
+	static const char stored[] = "SELECT count(*) FROM audit WHERE kind='chunk' AND outcome='stored'";
+	static const struct {
+		const char *digest, *node, *move;
+		enum err_code outcome;
+		int64_t stored_count;
+	} rows[] = {
+		{ digest_1, "n1", "UPDATE chunks SET state='stored'", ERR_CHUNK_GONE, 0 },
+		{ digest_1, "n1", "UPDATE chunks SET state='lost'", ERR_CHUNK_GONE, 0 },
+		{ digest_1, "n1", "UPDATE chunks SET state='merged'", ERR_CHUNK_GONE, 1 },
+		{ digest_1, "n1", "UPDATE chunks SET state='merged'", ERR_DISK_LOW, 0 },
+		{ digest_1, "n2", "UPDATE chunks SET state='merged'", ERR_CHUNK_GONE, 0 },
+		{ digest_2, "n1", "UPDATE chunks SET state='merged'", ERR_CHUNK_GONE, 0 },
+	};
+	struct world *w = *state;
+
+	(void)planned(w, id_a, "q3", 1, 1);
+	assert_int_equal(give(w, receipt_make(id_a, 1, 0, digest_1, "n1")), ERR_NONE);
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct store_receipt receipt = receipt_make(id_a, 1, 0, rows[i].digest, rows[i].node);
+		const int64_t before = ask(w, stored);
+
+		(void)ask(w, rows[i].move);
+		receipt.outcome = rows[i].outcome;
+		assert_int_equal(give(w, receipt), ERR_NONE);
+		assert_int_equal(ask(w, stored) - before, rows[i].stored_count);
+	}
+}
+
 static void test_sqlite_views_are_for_people(void **state)
 {
 	struct world *w = *state;
@@ -165,9 +196,9 @@ static void test_sqlite_refuses_words_it_does_not_know(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_sqlite_audit_has_a_row_for_everything), CASE(test_sqlite_views_are_for_people),
-		CASE(test_sqlite_brings_an_old_file_up_to_date),  CASE(test_sqlite_refuses_files_it_does_not_know),
-		CASE(test_sqlite_refuses_words_it_does_not_know),
+		CASE(test_sqlite_audit_has_a_row_for_everything), CASE(test_sqlite_kept_receipt_of_a_merged_chunk),
+		CASE(test_sqlite_views_are_for_people),           CASE(test_sqlite_brings_an_old_file_up_to_date),
+		CASE(test_sqlite_refuses_files_it_does_not_know), CASE(test_sqlite_refuses_words_it_does_not_know),
 	};
 
 	return cmocka_run_group_tests_name("sqlite", tests, NULL, NULL);
