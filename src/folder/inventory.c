@@ -24,7 +24,8 @@
 /* What this scheduler has asked a node so far. */
 struct known {
 	char id[STORE_NODE_ID_SIZE];
-	char start_id[33]; /* of the life that was asked */
+	char start_id[33];   /* of the life that was asked */
+	uint64_t lost_count; /* the pool's, before it was asked */
 	bool is_running, is_done;
 	unsigned try_count;
 	int64_t due_mono_us; /* of the next try */
@@ -51,6 +52,7 @@ struct inventory {
 /* The lock is held. NULL: more nodes than a pool keeps. */
 static struct known *known_get(struct inventory *inventory, const struct pool_node *node)
 {
+	const uint64_t lost_count = pool_lost_count(inventory->pool);
 	struct known *known = NULL;
 
 	for (size_t i = 0; i < inventory->node_count && !known; i++)
@@ -60,8 +62,11 @@ static struct known *known_get(struct inventory *inventory, const struct pool_no
 		known = &inventory->nodes[inventory->node_count++];
 		memcpy(known->id, node->id, sizeof(known->id));
 	}
-	/* Started anew: what was asked of its former life says nothing. One that is being asked is looked at again afterwards. */
-	if (known && !known->is_running && strcmp(known->start_id, node->start_id) != 0) {
+	/* Started anew: what was asked of its former life says nothing. Nor when a node was declared lost since: its chunks are nobody's by the
+	 * tables, but others may have them too, and it may live after all. One that is being asked is looked at again afterwards. */
+	if (known && !known->is_running &&
+	    (strcmp(known->start_id, node->start_id) != 0 || known->lost_count != lost_count)) {
+		known->lost_count = lost_count;
 		memcpy(known->start_id, node->start_id, sizeof(known->start_id));
 		known->is_done = false;
 		known->try_count = 0;

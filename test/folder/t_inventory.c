@@ -217,6 +217,30 @@ static void t_when(void **state)
 	assert_int_equal(atomic_load(&nodes[1].held_count), 2);
 }
 
+/* Declared lost: what the tables give up is on another node too, and on this one, which lives after all. */
+static void t_back_from_lost(void **state)
+{
+	const struct pool_order order = { .word = POOL_LOST };
+	struct store_node node = { .weight_milli = 1000 };
+	uint64_t lost_count;
+
+	(void)state;
+	plan_and_store(1);
+	script(&nodes[0], "a", "1 0 100 sha256:" D1 "\n1 1 100 sha256:" D1 "\nN 0\n");
+	script(&nodes[1], "b", "1 0 100 sha256:" D1 "\n1 2 100 sha256:" D1 "\nN 0\n");
+	start_pool();
+	start_inventory(0);
+	await_settled();
+	expect_chunks("stored@n1 stored@n1 stored@n2 pending@ ");
+	assert_int_equal(pool_order(pool, "n1", &order, NULL, &lost_count, &w->err), 0);
+	await_chunks("stored@n2 lost@ stored@n2 pending@ ");
+	copy_text(node.id, sizeof(node.id), nodes[0].id);
+	copy_text(node.addr, sizeof(node.addr), nodes[0].addr);
+	copy_text(node.incarnation, sizeof(node.incarnation), nodes[0].incarnation);
+	assert_int_equal(pool_register(pool, &node, &w->err), 0);
+	await_chunks("stored@n2 stored@n1 stored@n2 pending@ ");
+}
+
 /* A node that does not tell its start, or cannot be reached, is waited for by nobody; one that was not asked yet is, for a time. */
 static void t_settled(void **state)
 {
@@ -319,6 +343,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE_ALL(t_compare),
 		CASE_ALL(t_when),
+		CASE_ALL(t_back_from_lost),
 		CASE_ALL(t_settled),
 		CASE_ALL(t_settled_after_a_time),
 		CASE_ALL(t_race_with_receipts),
