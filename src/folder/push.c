@@ -299,8 +299,9 @@ static int push_pass_run(struct push *push, struct err *err)
 			push->life_us = now_us;
 		if (now_us - push->life_us > push->give_up_us)
 			return push_give_up(push, err);
-		if (now_us - push->life_us > 3 * SEC_US && push->last_err.code != ERR_NONE && !push->is_budget_spent) {
-			snprintf(push->waiting_text, sizeof(push->waiting_text), "%s", push->last_err.text);
+		if (now_us - push->life_us > PUSH_SILENCE_US && !push->is_budget_spent) {
+			snprintf(push->waiting_text, sizeof(push->waiting_text), "%s",
+				 push->last_err.code != ERR_NONE ? push->last_err.text : "no answer yet");
 			push->progress.waiting_for = push->waiting_text;
 		}
 		push_tick(push, "send", false);
@@ -489,10 +490,14 @@ static void push_fill_result(struct push *push, int r, struct push_result *resul
 		return;
 	result->is_resumable = is_created && push->state != PUSH_FAILED && err->code != ERR_INTEGRITY &&
 			       err->code != ERR_BATCH_EXISTS;
-	if (result->is_resumable && err->hint[0] == '\0')
+	if (err->hint[0] != '\0')
+		return;
+	if (result->is_resumable)
 		err_hint(err,
 			 "the same heng push again continues where this stopped, and so does heng push --resume %s",
 			 push->transfer_id);
+	else if (err->code == ERR_WAITING)
+		err_hint(err, "no file was sent yet; the same heng push again sends them");
 }
 
 static void push_fini(struct push *push)

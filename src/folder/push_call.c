@@ -14,6 +14,7 @@
 #define PUSH_TICK_US            (100 * MSEC_US)
 #define PUSH_STALL_US           (30 * SEC_US)
 #define PUSH_ANSWER_MAX         (4 * MIB)
+#define PUSH_SILENCE_US         (3 * SEC_US)            /* after which it is said what is waited for */
 #define PUSH_TIME_MAX_US        (253402300800 * SEC_US) /* the year 10000 */
 
 bool push_is_interrupted(const struct push *push)
@@ -247,6 +248,10 @@ static int push_ask_once(struct push *push, const struct push_ask *ask, struct f
 	fetch_start(push->fetch, call);
 	while (!is_done) {
 		fetch_step(push->fetch, PUSH_TICK_US);
+		if (push->progress.waiting_for == NULL && clock_mono_us() - start_us > PUSH_SILENCE_US) {
+			snprintf(push->waiting_text, sizeof(push->waiting_text), "%s: no answer yet", ask->what);
+			push->progress.waiting_for = push->waiting_text;
+		}
 		push_tick(push, push->progress.phase, false);
 		if (!is_done && push_is_interrupted(push)) {
 			fetch_cancel(push->fetch, call);

@@ -26,6 +26,7 @@
 #define PUSH_CALL_URL_SIZE 1024
 /* Planned chunks waiting for a reader below which the next page is asked for. */
 #define PUSH_PLAN_LOW        1000
+#define PUSH_SILENCE_US      (3 * SEC_US) /* after which it is said what is waited for */
 #define PUSH_TRIES_MAX       10
 #define PUSH_TRIES_SAME_NODE 3
 
