@@ -38,6 +38,7 @@ static struct sched_user users[] = {
 };
 static char user_keys[COUNT_OF(users)][DIGEST_HEX_SIZE];
 static char internal_header[128];
+static const char *receipt_node = "n1";
 
 /* --- calling --- */
 
@@ -283,7 +284,6 @@ UNUSED static void give_receipt(const char *id, uint64_t file_id, uint64_t index
 		.chunk_index = index,
 		.size_bytes = size,
 		.digest = SHA_A,
-		.node_id = "n1",
 		.node_addr = "127.0.0.1:9",
 		.client_addr = "127.0.0.1:8",
 		.request_id = "r1",
@@ -297,6 +297,7 @@ UNUSED static void give_receipt(const char *id, uint64_t file_id, uint64_t index
 	const char *headers[] = { internal_header, NULL };
 	struct buf body = BUF_INIT(4096);
 
+	snprintf(receipt.node_id, sizeof(receipt.node_id), "%s", receipt_node);
 	snprintf(receipt.transfer_id, sizeof(receipt.transfer_id), "%s", id);
 	receipt_write(&body, &receipt);
 	call_with("POST", "/internal/v1/receipts", headers, buf_str(&body));
