@@ -44,7 +44,9 @@ static int read_choice(const char *label, const char *value, const struct choice
 			*ret = choice->value;
 			return 0;
 		}
-		snprintf(allowed + size, sizeof(allowed) - size, "%s%s", choice == choices ? "" : ", ", choice->word);
+		if (choice->word[0] != '\0')
+			snprintf(allowed + size, sizeof(allowed) - size, "%s%s", choice == choices ? "" : ", ",
+				 choice->word);
 	}
 	return refuse(label, value, allowed, err);
 }

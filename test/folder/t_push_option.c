@@ -106,6 +106,9 @@ static void test_values(void **state)
 		}
 		/* Refused by the user's own word for it, and nothing was changed. */
 		assert_non_null(strstr(err.text, "--it"));
+		/* Nor does the list of what is allowed name a word of no letters. */
+		assert_null(strstr(err.text, ", ,"));
+		assert_true(err.text[strlen(err.text) - 1] != ' ');
 		assert_memory_equal(&options, &before, sizeof(options));
 	}
 }
