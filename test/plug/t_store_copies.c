@@ -85,8 +85,7 @@ static void test_receipts_of_two_nodes(void **state)
 
 		before = rows[i].copies;
 		if (is_new) {
-			if (i > 0)
-				assert_int_equal(tear_down(state), 0);
+			assert_int_equal(tear_down(state), 0);
 			*state = NULL;
 			assert_int_equal(set_up(state), 0);
 			w = *state;
