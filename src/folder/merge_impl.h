@@ -244,15 +244,17 @@ int merge_local_copy(struct merge_target *target, int fd, uint64_t offset, uint6
 void merge_pull_objects(struct merge_run *run);
 
 /* --- merge_publish.c --- */
-enum merge_placed { MERGE_NOT_PLACED, MERGE_PLACED, MERGE_PLACED_BY_OTHER };
-/* Is the batch in the final folder, and was it this transfer that put it there? */
+enum merge_placed { MERGE_NOT_PLACED, MERGE_PLACED, MERGE_PLACED_BEFORE, MERGE_PLACED_BY_OTHER };
+/* Is the batch in the final folder, and was it this transfer that put it there? BEFORE: it was, in a merge that came to nothing. */
 int merge_placed(struct merge *merge, const struct store_transfer *transfer, enum merge_placed *ret_placed,
 		 struct err *err);
 /* From a complete staging tree to a durable folder in its place. */
 int merge_publish(struct merge_run *run, struct err *err);
 /* A crash came between the rename and the commit: the steps after the rename, again. */
 int merge_publish_again(struct merge_run *run, struct err *err);
-/* The transfer was ended by somebody while it was published: takes the folder back into staging. */
+/* Takes the transfer's folder back from its place into staging, to be removed there. */
+int merge_withdraw(struct merge_run *run, struct err *err);
+/* The publishing failed, or the transfer was ended by somebody meanwhile: the same, if the folder is in place. */
 void merge_unpublish(struct merge_run *run);
 
 /* --- merge_layout.c --- */

@@ -30,7 +30,8 @@ static int system_path(const struct merge *merge, const char *name, char target[
 }
 
 /* Who is about to put the batch in place, and which tree: the inode number goes with the tree when it is renamed, so the folder that stands there
- * after a crash is known to be that tree and not one that came from elsewhere in between. */
+ * after a crash is known to be that tree and not one that came from elsewhere in between. The version tells a merge that is gone on with from one that
+ * ended without being able to take its tree back: the transfer may have been revised since. */
 static int write_owner(struct merge_run *run, struct err *err)
 {
 	char name[NAME_SIZE], path[PATH_SIZE], text[OWNER_SIZE];
@@ -43,13 +44,18 @@ static int write_owner(struct merge_run *run, struct err *err)
 	result = system_path(run->merge, name, path, err);
 	if (result < 0)
 		return result;
-	int size = snprintf(text, sizeof(text), "%s\n%" PRIu64 "\n", run->transfer.id, inode);
+	int size = snprintf(text, sizeof(text), "%s\n%" PRIu64 "\n%" PRId64 "\n", run->transfer.id, inode,
+			    run->transfer.version);
 	result = fs_replace_file(path, (struct str){ text, (size_t)size }, 0644, err);
 	return result < 0 ? err_wrap(err, "while noting whose the folder in the final place will be") : 0;
 }
 
+struct owner {
+	uint64_t inode, version; /* version 0: none was noted */
+};
+
 /* Did this transfer put the batch in place, and which tree was it? */
-static bool read_owner(const struct merge *merge, const struct store_transfer *transfer, uint64_t *ret_inode)
+static bool read_owner(const struct merge *merge, const struct store_transfer *transfer, struct owner *ret_owner)
 {
 	char name[NAME_SIZE], path[PATH_SIZE];
 	struct buf text = BUF_INIT(OWNER_SIZE);
@@ -60,23 +66,19 @@ static bool read_owner(const struct merge *merge, const struct store_transfer *t
 	if (system_path(merge, name, path, NULL) == 0 && fs_read_file(path, OWNER_SIZE, &text, NULL) == 0) {
 		rest = buf_str(&text);
 		is_ours = str_cut(&rest, '\n', &id) && str_cut(&rest, '\n', &number) && str_eq_c(id, transfer->id) &&
-			  str_to_u64(number, ret_inode);
+			  str_to_u64(number, &ret_owner->inode);
+		if (!str_cut(&rest, '\n', &number) || !str_to_u64(number, &ret_owner->version))
+			ret_owner->version = 0;
 	}
 	buf_fini(&text);
 	return is_ours;
-}
-
-static bool is_owner(const struct merge *merge, const struct store_transfer *transfer, uint64_t inode)
-{
-	uint64_t noted = 0;
-
-	return read_owner(merge, transfer, &noted) && noted == inode;
 }
 
 int merge_placed(struct merge *merge, const struct store_transfer *transfer, enum merge_placed *ret_placed,
 		 struct err *err)
 {
 	struct stat st;
+	struct owner owner;
 
 	*ret_placed = MERGE_NOT_PLACED;
 	if (fstatat(merge->final_fd, transfer->batch, &st, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -84,8 +86,10 @@ int merge_placed(struct merge *merge, const struct store_transfer *transfer, enu
 			return 0;
 		return err_sys(err, ERR_SYSTEM, errno, "cannot look for the batch in the final folder");
 	}
-	*ret_placed = S_ISDIR(st.st_mode) && is_owner(merge, transfer, st.st_ino) ? MERGE_PLACED
-										  : MERGE_PLACED_BY_OTHER;
+	if (!S_ISDIR(st.st_mode) || !read_owner(merge, transfer, &owner) || owner.inode != st.st_ino)
+		*ret_placed = MERGE_PLACED_BY_OTHER;
+	else
+		*ret_placed = owner.version == (uint64_t)transfer->version ? MERGE_PLACED : MERGE_PLACED_BEFORE;
 	return 0;
 }
 
@@ -103,13 +107,13 @@ static int no_more(const struct store_transfer *transfer, const char *what, stru
 int merge_open_manifest(const struct merge *merge, const struct store_transfer *transfer, struct err *err)
 {
 	char name[NAME_SIZE];
-	uint64_t inode;
+	struct owner owner;
 
 	system_name(transfer, "manifest", name);
 	AUTO(fs_close) int fd = openat(merge->system_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && errno != ENOENT)
 		return err_sys(err, ERR_SYSTEM, errno, "cannot open the manifest of transfer %s", transfer->id);
-	if (fd < 0 || !read_owner(merge, transfer, &inode))
+	if (fd < 0 || !read_owner(merge, transfer, &owner))
 		return no_more(transfer, "the manifest", err);
 	int result = fd;
 	fd = -1;
@@ -120,15 +124,15 @@ int merge_open_batch(const struct merge *merge, const struct store_transfer *tra
 		     struct err *err)
 {
 	struct stat st;
-	uint64_t inode;
+	struct owner owner;
 
 	AUTO(fs_close)
 	int fd = openat(merge->final_fd, transfer->batch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
 		return err_sys(err, ERR_SYSTEM, errno, "cannot open the folder of transfer %s", transfer->id);
-	if (fd < 0 || fstat(fd, &st) < 0 || !read_owner(merge, transfer, &inode))
+	if (fd < 0 || fstat(fd, &st) < 0 || !read_owner(merge, transfer, &owner))
 		return no_more(transfer, "the folder", err);
-	*ret_is_same = inode == st.st_ino;
+	*ret_is_same = owner.inode == st.st_ino;
 	int result = fd;
 	fd = -1;
 	return result;
@@ -207,7 +211,7 @@ int merge_publish_again(struct merge_run *run, struct err *err)
 	return result;
 }
 
-static int withdraw(struct merge *merge, const struct store_transfer *transfer, struct err *err)
+static int take_back(struct merge *merge, const struct store_transfer *transfer, struct err *err)
 {
 	AUTO(fs_close) int home_fd = openat(merge->staging_fd, transfer->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -220,23 +224,29 @@ static int withdraw(struct merge *merge, const struct store_transfer *transfer, 
 	return result < 0 ? result : fs_sync_dir(merge->final_fd, "the final folder", err);
 }
 
-void merge_unpublish(struct merge_run *run)
+int merge_withdraw(struct merge_run *run, struct err *err)
 {
 	struct merge *merge = run->merge;
-	enum merge_placed placed;
-	struct err err = ERR_INIT;
 	char name[NAME_SIZE];
 
-	if (merge_placed(merge, &run->transfer, &placed, &err) < 0 || placed != MERGE_PLACED)
-		return;
 	system_name(&run->transfer, "owner", name);
-	int result = fs_make_dirs_at(merge->staging_fd, run->transfer.id, &err);
+	int result = fs_make_dirs_at(merge->staging_fd, run->transfer.id, err);
 	if (result == 0)
-		result = withdraw(merge, &run->transfer, &err);
-	if (result < 0)
-		log_err(LOG_ERROR, &err,
-			"transfer %s: it was ended while its folder was put in place, which stays there",
-			run->transfer.id);
-	else if (unlinkat(merge->system_fd, name, 0) < 0)
+		result = take_back(merge, &run->transfer, err);
+	if (result == 0 && unlinkat(merge->system_fd, name, 0) < 0)
 		log_say(LOG_WARN, "transfer %s: its owner file stays", run->transfer.id);
+	return result;
+}
+
+void merge_unpublish(struct merge_run *run)
+{
+	enum merge_placed placed;
+	struct err err = ERR_INIT;
+
+	if (merge_placed(run->merge, &run->transfer, &placed, &err) < 0 ||
+	    (placed != MERGE_PLACED && placed != MERGE_PLACED_BEFORE))
+		return;
+	if (merge_withdraw(run, &err) < 0)
+		log_err(LOG_ERROR, &err, "transfer %s: its folder was put in place, and cannot be taken back now",
+			run->transfer.id);
 }

@@ -275,6 +275,10 @@ void merge_transfer(struct merge_run *run)
 	char shown[256];
 
 	int result = merge_placed(run->merge, &run->transfer, &placed, &err);
+	if (result == 0 && placed == MERGE_PLACED_BEFORE) {
+		result = merge_withdraw(run, &err);
+		placed = MERGE_NOT_PLACED;
+	}
 	if (run->ahead && (result < 0 || placed != MERGE_NOT_PLACED)) {
 		stage_close(&run->stage);
 		merge_clear_stage(run);
@@ -285,6 +289,7 @@ void merge_transfer(struct merge_run *run)
 	}
 	switch (placed) {
 	case MERGE_NOT_PLACED:
+	case MERGE_PLACED_BEFORE:
 		merge_from_start(run);
 		return;
 	case MERGE_PLACED_BY_OTHER:

@@ -546,7 +546,7 @@ static void test_node_refuses_for_good(void **state)
 
 /* --- crashes --- */
 
-static void put_owner(struct world *world, const char *id, uint64_t inode)
+static void put_owner(struct world *world, const char *id, uint64_t inode, int64_t version)
 {
 	char path[512], text[128];
 	struct err err = ERR_INIT;
@@ -554,7 +554,7 @@ static void put_owner(struct world *world, const char *id, uint64_t inode)
 	snprintf(path, sizeof(path), "%s/.heng", world->final_dir);
 	GOOD(fs_make_dirs(path, &err));
 	snprintf(path, sizeof(path), "%s/.heng/%s.owner", world->final_dir, world->transfer.batch);
-	snprintf(text, sizeof(text), "%s\n%llu\n", id, (unsigned long long)inode);
+	snprintf(text, sizeof(text), "%s\n%llu\n%lld\n", id, (unsigned long long)inode, (long long)version);
 	GOOD(fs_replace_file(path, str_from(text), 0644, &err));
 }
 
@@ -571,13 +571,34 @@ static void test_killed_after_rename(void **state)
 	assert_int_equal(renameat(world->root_fd, "source", world->final_fd, "batch"), 0);
 	assert_int_equal(fchmod(world->source_fd, 0700), 0);
 	assert_int_equal(fstat(world->source_fd, &st), 0);
-	put_owner(world, world->transfer.id, st.st_ino);
+	put_owner(world, world->transfer.id, st.st_ino, world->transfer.version);
 	assert_int_equal(mkdirat(world->staging_fd, world->transfer.id, 0700), 0);
 	world_merge_start(world);
 	world_assert_completed(world);
 	assert_int_equal(fstat(world->source_fd, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0500);
 	assert_int_equal(atomic_load(&world->nodes[0].get_count) + atomic_load(&world->nodes[1].get_count), 0);
+}
+
+/* A merge put its folder in place, could not make that durable, and could not take it back; then a file was revised. The former folder makes way. */
+static void test_put_in_place_before(void **state)
+{
+	struct world *world = *state;
+	struct stat st, after;
+
+	world_file(world, "a", 100, 1, 0644, T0);
+	world_send(world, "batch");
+	assert_int_equal(mkdirat(world->final_fd, "batch", 0500), 0);
+	assert_int_equal(fstatat(world->final_fd, "batch", &st, 0), 0);
+	put_owner(world, world->transfer.id, st.st_ino, world->transfer.version - 2);
+	world_merge_start(world);
+	world_assert_completed(world);
+	assert_int_equal(fstatat(world->final_fd, "batch", &after, 0), 0);
+	assert_int_not_equal(after.st_ino, st.st_ino);
+	assert_int_equal(fstatat(world->final_fd, "batch/a", &after, 0), 0);
+	assert_int_equal(after.st_size, 100);
+	world_wait_job_end(world);
+	assert_int_equal(world_dir_count(world->staging_fd), 0);
 }
 
 /* A folder of that name which is not this transfer's is never touched, whatever the owner file looks like. */
@@ -594,11 +615,11 @@ static void test_foreign_folder(void **state)
 		assert_int_equal(mkdirat(world->final_fd, batch, 0711), 0);
 		assert_int_equal(fstatat(world->final_fd, batch, &st, 0), 0);
 		if (row == 1)
-			put_owner(world, world->transfer.id, st.st_ino + 1);
+			put_owner(world, world->transfer.id, st.st_ino + 1, world->transfer.version);
 		if (row == 2)
-			put_owner(world, "01HZZZZZZZZZZZZZZZZZZZZZZZ", st.st_ino);
+			put_owner(world, "01HZZZZZZZZZZZZZZZZZZZZZZZ", st.st_ino, world->transfer.version);
 		if (row == 3)
-			put_owner(world, "", 0);
+			put_owner(world, "", 0, 0);
 		if (!world->merge)
 			world_merge_start(world);
 		merge_enqueue(world->merge, world->transfer.id, 0);
@@ -789,6 +810,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_node_refuses, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_refuses_for_good, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_after_rename, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_put_in_place_before, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_foreign_folder, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stop_and_resume, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ended_by_others_while_published, setup, teardown),
