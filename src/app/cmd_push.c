@@ -135,8 +135,8 @@ static void push_print_done(const struct push_options *options, const struct pus
 	       size_display(result->bytes / (uint64_t)seconds_milli * 1000, rate, sizeof(rate)),
 	       (unsigned long long)result->chunks, (unsigned long long)result->chunks_sent,
 	       (unsigned long long)result->retries);
-	printf("it is at %s (transfer %s)\n", str_display(str_from(result->final_path), path, sizeof(path)),
-	       result->transfer_id);
+	printf("it %s %s (transfer %s)\n", result->is_taken_away ? "was taken away since from" : "is at",
+	       str_display(str_from(result->final_path), path, sizeof(path)), result->transfer_id);
 }
 
 int cmd_push_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)

@@ -486,6 +486,7 @@ static void push_fill_result(struct push *push, int r, struct push_result *resul
 	result->bytes = push->walk.total_bytes;
 	result->chunks = push->chunk_count;
 	result->elapsed_us = clock_mono_us() - push->started_us;
+	result->is_taken_away = r == 0 && push->was_completed && !push->is_in_place;
 	if (r == 0)
 		return;
 	result->is_resumable = is_created && push->state != PUSH_FAILED && err->code != ERR_INTEGRITY &&

@@ -74,6 +74,7 @@ struct push_result {
 		changed_count; /* entries that changed, vanished or could not be read while they were sent, and ended the push */
 	uint64_t revised_count; /* entries that changed while they were sent, and were sent again as they were then */
 	bool is_resumable;      /* after a failure: the same command continues where this one stopped */
+	bool is_taken_away;     /* completed before this push, and its folder was taken out of the final store since */
 };
 /* Returns 0 when completed (or planned, for a dry run). err: what stopped it. */
 int push_folder(const struct push_options *options, struct push_result *ret_result, struct err *err);
