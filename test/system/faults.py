@@ -12,9 +12,10 @@ def build_shim(base):
 
 def shimmed(base, role, shim, clock_s=0):
     """The environment of a process whose calls are under control(base, role, ...), and whose wall clock is off."""
-    # A sanitizer's library wants to be the first; it may be the second.
-    asan = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))
-    return {"ASAN_OPTIONS": asan, "LD_PRELOAD": shim, "SHIM_FILE": os.path.join(base, f"shim-{role}"), "SHIM_CLOCK_US": str(clock_s * 1_000_000)}
+    # A sanitizer's library must be there before anything calls what it watches.
+    found = re.search(r"build/(asan|tsan)/", HENG)
+    first = subprocess.run(["gcc", f"-print-file-name=lib{found[1]}.so"], capture_output=True, text=True, check=True).stdout.strip() + ":" if found else ""
+    return {"LD_PRELOAD": first + shim, "SHIM_FILE": os.path.join(base, f"shim-{role}"), "SHIM_CLOCK_US": str(clock_s * 1_000_000)}
 
 
 def control(base, role, *rules):
