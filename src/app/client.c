@@ -45,3 +45,12 @@ void client_state_dir(char *target, size_t target_size)
 	if (size < 0 || (size_t)size >= target_size)
 		target[0] = '\0';
 }
+
+void client_json_err(struct json *json, const struct err *err)
+{
+	if (err->code == ERR_NONE)
+		return;
+	json_c(json, "error", err_word(err->code));
+	json_c(json, "message", err->text);
+	json_c(json, "hint", err->hint);
+}

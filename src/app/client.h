@@ -3,6 +3,7 @@
 #define HENG_APP_CLIENT_H
 
 #include "app/cmd.h"
+#include "base/json.h"
 #include "folder/client.h"
 
 #define CLIENT_OPTIONS                                                                           \
@@ -21,6 +22,8 @@ int client_open(const struct cmd *cmd, const char *const *values, struct client 
 			"how progress is told: to people, or one JSON object a line on stderr (auto)" \
 	}
 int client_progress(const struct cmd *cmd, const char *const *values, bool *ret_json, struct err *err);
+/* What stopped a command, for --json: error, message and hint of the object that is open. Nothing when nothing did. */
+void client_json_err(struct json *json, const struct err *err);
 /* Where heng keeps what it remembers for this user: heng/ in $XDG_STATE_HOME, or in ~/.local/state; "" when there is no such place. */
 void client_state_dir(char *target, size_t target_size);
 

@@ -39,11 +39,7 @@ static void pull_print_json(const struct pull_options *options, const struct pul
 	json_u64(&json, "bytes", result->bytes);
 	json_u64(&json, "retries", result->retries);
 	json_milli(&json, "seconds", result->elapsed_us / MSEC_US);
-	if (err->code != ERR_NONE) {
-		json_c(&json, "error", err_word(err->code));
-		json_c(&json, "message", err->text);
-		json_c(&json, "hint", err->hint);
-	}
+	client_json_err(&json, err);
 	json_close(&json);
 	printf("%s\n", buf_cstr(&text));
 	buf_fini(&text);

@@ -106,12 +106,9 @@ static void push_print_json(const struct push_result *result, const struct err *
 	json_u64(&json, "skipped", result->skipped_count);
 	json_u64(&json, "changed", result->changed_count);
 	json_u64(&json, "revised", result->revised_count);
-	if (err->code != ERR_NONE) {
-		json_c(&json, "error", err_word(err->code));
-		json_c(&json, "message", err->text);
-		json_c(&json, "hint", err->hint);
+	client_json_err(&json, err);
+	if (err->code != ERR_NONE)
 		json_bool(&json, "is_resumable", result->is_resumable);
-	}
 	json_close(&json);
 	printf("%s\n", buf_cstr(&text));
 	buf_fini(&text);

@@ -58,11 +58,7 @@ static void verify_print_json(const char *transfer_id, const struct verify_resul
 	json_u64(&json, "files", result->files);
 	json_u64(&json, "bytes", result->bytes);
 	json_u64(&json, "differences", result->difference_count);
-	if (err->code != ERR_NONE) {
-		json_c(&json, "error", err_word(err->code));
-		json_c(&json, "message", err->text);
-		json_c(&json, "hint", err->hint);
-	}
+	client_json_err(&json, err);
 	json_close(&json);
 	printf("%s\n", buf_cstr(&text));
 	buf_fini(&text);

@@ -231,13 +231,8 @@ static void start_post(struct courier *courier)
 {
 	struct fetch_call *call = &courier->post_call;
 
-	buf_fini(&call->answer);
-	*call = FETCH_CALL_INIT;
-	call->method = "POST";
-	call->url = courier->receipts_url;
-	call->headers[0] = courier->key_header;
-	call->headers[1] = "Content-Type: text/plain";
-	call->body = buf_str(&courier->post_body);
+	fetch_call_post(call, courier->receipts_url, courier->key_header, "Content-Type: text/plain",
+			buf_str(&courier->post_body));
 	call->connect_timeout_us = COURIER_CONNECT_TIMEOUT_US;
 	call->timeout_us = COURIER_CALL_TIMEOUT_US;
 	call->answer = BUF_INIT(ANSWER_MAX);

@@ -24,13 +24,8 @@ static void fill_register_call(struct courier *courier)
 	json_u64(&json, "weight_milli", courier->node.weight_milli);
 	json_c(&json, "domain", courier->node.domain);
 	json_close(&json);
-	buf_fini(&courier->register_call.answer);
-	courier->register_call = FETCH_CALL_INIT;
-	courier->register_call.method = "POST";
-	courier->register_call.url = courier->register_url;
-	courier->register_call.headers[0] = courier->key_header;
-	courier->register_call.headers[1] = "Content-Type: application/json";
-	courier->register_call.body = buf_str(&courier->register_body);
+	fetch_call_post(&courier->register_call, courier->register_url, courier->key_header,
+			"Content-Type: application/json", buf_str(&courier->register_body));
 	courier->register_call.connect_timeout_us = COURIER_CONNECT_TIMEOUT_US;
 	courier->register_call.timeout_us = COURIER_CALL_TIMEOUT_US;
 	courier->register_call.owner = courier;

@@ -12,7 +12,6 @@
 #define RECEIPTS_MAX       512u /* in one commit */
 #define CONNECT_TIMEOUT_US (2 * SEC_US)
 #define CALL_TIMEOUT_US    (60 * SEC_US)
-#define STEP_US            SEC_US
 #define URL_SIZE           512
 #define REQUEST_ID         "inventory"
 #define USER_AGENT         "heng-scheduler/inventory"
@@ -161,11 +160,6 @@ static int take_held(void *owner, const struct held_chunk *held, struct err *err
 
 /* --- the node's list --- */
 
-static void call_done(struct fetch *fetch UNUSED, struct fetch_call *call)
-{
-	((struct inventory_worker *)call->owner)->is_call_done = true;
-}
-
 static int ask(struct inventory_worker *worker, const char *url, struct err *err)
 {
 	struct fetch_call *call = &worker->call;
@@ -177,23 +171,8 @@ static int ask(struct inventory_worker *worker, const char *url, struct err *err
 	call->connect_timeout_us = CONNECT_TIMEOUT_US;
 	call->timeout_us = CALL_TIMEOUT_US;
 	call->answer = BUF_INIT(HELD_ANSWER_MAX);
-	call->done = call_done;
-	call->owner = worker;
-	worker->is_call_done = false;
-	fetch_start(worker->fetch, call);
-	while (!worker->is_call_done && !atomic_load(worker->is_stopping))
-		fetch_step(worker->fetch, STEP_US);
-	if (!worker->is_call_done) {
-		fetch_cancel(worker->fetch, call);
-		return err_set(err, ERR_WAITING, "the scheduler stops");
-	}
-	if (call->err.code != ERR_NONE) {
-		*err = call->err;
-		return -(int)err->code;
-	}
-	if (call->status != 200)
-		return err_set(err, ERR_PEER, "the answer's status is %d", call->status);
-	return 0;
+	call->is_interrupted = worker->is_stopping;
+	return fetch_do(worker->fetch, call, err);
 }
 
 /* The last chunk of a list, so that the next page is asked for after it. */

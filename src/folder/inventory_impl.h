@@ -19,7 +19,6 @@ struct inventory_worker {
 	struct fetch *fetch; /* the thread's, but for fetch_wake */
 	struct pool_node node;
 	struct fetch_call call;
-	bool is_call_done;
 };
 
 struct inventory_found {

@@ -82,12 +82,8 @@ static void post(struct node_report *report)
 		note_away(report, &err);
 		return;
 	}
-	report->call = FETCH_CALL_INIT;
-	report->call.method = "POST";
-	report->call.url = report->url;
-	report->call.headers[0] = report->key_header;
-	report->call.headers[1] = "Content-Type: application/json";
-	report->call.body = buf_str(&report->body);
+	fetch_call_post(&report->call, report->url, report->key_header, "Content-Type: application/json",
+			buf_str(&report->body));
 	report->call.connect_timeout_us = CONNECT_TIMEOUT_US;
 	report->call.timeout_us = CALL_TIMEOUT_US;
 	report->call.answer = BUF_INIT(ANSWER_MAX);

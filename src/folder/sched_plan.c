@@ -204,8 +204,8 @@ static void drop_useless(const struct page *page, struct preference *list, const
 	list->count = kept;
 }
 
-/* A stored chunk: where it is, then the rest; or, when a second copy of it is wanted, who may take that. Any other: its target while that takes work, then the ring's order, and the target last when it
- * takes none: it may be back before all others have refused. */
+/* A stored chunk: where it is, then the rest; or, when a second copy of it is wanted, who may take that. Any other: its target while that takes work,
+ * then the ring's order, and the target last when it takes none: it may be back before all others have refused. */
 static void preference_of(const struct page *page, const struct store_chunk *chunk, uint64_t key,
 			  struct preference *list)
 {

@@ -15,7 +15,6 @@
 #define URL_SIZE           512
 #define CONNECT_TIMEOUT_US (2 * SEC_US)
 #define CALL_TIMEOUT_US    (30 * SEC_US)
-#define STEP_US            SEC_US
 #define ASK_MAX            4096      /* ids in one call, as docs/api.md says */
 #define LINE_BYTES         ULID_SIZE /* an id and its line end */
 #define LIST_MAX           (16 * MIB)
@@ -34,7 +33,6 @@ struct sweep {
 
 	/* The thread's own. */
 	struct fetch_call call;
-	bool is_call_done;
 	bool was_answered; /* for saying a change once */
 	bool is_unfinished_told;
 	int64_t strays_due_us;
@@ -42,41 +40,20 @@ struct sweep {
 
 static bool is_stopping(const struct sweep *sweep) { return atomic_load(&sweep->is_stopping); }
 
-static void call_done(struct fetch *fetch UNUSED, struct fetch_call *call)
-{
-	((struct sweep *)call->owner)->is_call_done = true;
-}
-
 /* Posts `lines`; the answer is in the call. False when it came to nothing: err says why unless the sweep stops. */
 static bool post(struct sweep *sweep, const char *url, struct str lines, struct err *err)
 {
 	struct fetch_call *call = &sweep->call;
 
-	buf_fini(&call->answer);
-	*call = FETCH_CALL_INIT;
-	call->method = "POST";
-	call->url = url;
-	call->headers[0] = sweep->key_header;
-	call->headers[1] = "Content-Type: text/plain";
-	call->body = lines;
+	fetch_call_post(call, url, sweep->key_header, "Content-Type: text/plain", lines);
 	call->connect_timeout_us = CONNECT_TIMEOUT_US;
 	call->timeout_us = CALL_TIMEOUT_US;
 	call->answer = BUF_INIT(ASK_MAX * LINE_BYTES);
-	call->done = call_done;
-	call->owner = sweep;
-	sweep->is_call_done = false;
-	fetch_start(sweep->fetch, call);
-	while (!sweep->is_call_done && !is_stopping(sweep))
-		fetch_step(sweep->fetch, STEP_US);
-	if (!sweep->is_call_done) {
-		fetch_cancel(sweep->fetch, call);
-		return false;
-	}
-	if (call->err.code == ERR_NONE && call->status >= 200 && call->status < 300)
+	call->is_interrupted = &sweep->is_stopping;
+	if (fetch_do(sweep->fetch, call, err) == 0)
 		return true;
-	*err = call->err;
-	if (err->code == ERR_NONE)
-		err_set(err, ERR_PEER, "the answer's status is %d", call->status);
+	if (is_stopping(sweep))
+		*err = ERR_INIT;
 	return false;
 }
 

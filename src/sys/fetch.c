@@ -543,6 +543,18 @@ void fetch_step(struct fetch *fetch, int64_t timeout_us)
 
 void fetch_wake(struct fetch *fetch) { (void)curl_multi_wakeup(fetch->multi); }
 
+void fetch_call_post(struct fetch_call *call, const char *url, const char *key_header, const char *type_header,
+		     struct str body)
+{
+	buf_fini(&call->answer);
+	*call = FETCH_CALL_INIT;
+	call->method = "POST";
+	call->url = url;
+	call->headers[0] = key_header;
+	call->headers[1] = type_header;
+	call->body = body;
+}
+
 int fetch_do(struct fetch *fetch, struct fetch_call *call, struct err *err)
 {
 	fetch_start(fetch, call);

@@ -56,6 +56,10 @@ void fetch_free(struct fetch **fetch); /* running calls are dropped without a ca
 /* Bodies of all calls together go at this rate from now on, in turns of about 20 ms each (see base/bucket.h for the limits); 0: as fast as they can.
  * Bytes that a broken connection makes go twice count twice. Not while calls run. */
 void fetch_limit_rate(struct fetch *fetch, uint64_t rate_bytes);
+/* Makes the call, new or used, a POST of the body with these two headers ("Name: value"): nothing of a former use is left. Limits, answer, done and
+ * owner are the caller's to fill. */
+void fetch_call_post(struct fetch_call *call, const char *url, const char *key_header, const char *type_header,
+		     struct str body);
 /* body_fd_size must be -1 when unused. The call must be zeroed and filled anew before it is started again; answer is cleared. */
 void fetch_start(struct fetch *fetch, struct fetch_call *call);
 void fetch_cancel(struct fetch *fetch,
