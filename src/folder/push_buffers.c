@@ -12,6 +12,32 @@
 #define LIMITED_S        4
 #define LIMITED_PARALLEL 2
 
+/* --- lists --- */
+void push_chunks_init(struct push_chunks *list) { *list = (struct push_chunks){ .head = NULL, .tail = NULL }; }
+
+/* tail is NULL while the list is empty, so that a list may be copied or moved as a whole. */
+void push_chunks_add(struct push_chunks *list, struct push_chunk *chunk)
+{
+	chunk->next = NULL;
+	if (list->tail == NULL)
+		list->head = chunk;
+	else
+		*list->tail = chunk;
+	list->tail = &chunk->next;
+}
+
+struct push_chunk *push_chunks_take(struct push_chunks *list)
+{
+	struct push_chunk *chunk = list->head;
+	if (chunk == NULL)
+		return NULL;
+	list->head = chunk->next;
+	if (list->head == NULL)
+		list->tail = NULL;
+	return chunk;
+}
+
+/* --- the pool --- */
 /* A slow rate divided among many chunks would have each of them under way for minutes, and all lost when the push is stopped. */
 static unsigned limited_parallel(struct push *push, unsigned parallel, uint64_t chunk_bytes)
 {

@@ -1,4 +1,5 @@
-/* Inside the push: one pushing thread that talks (push.c, push_buffers.c, push_call.c, push_plan.c, push_send.c, push_pending.c) and a few reader threads that open, check,
+/* Inside the push: one pushing thread that talks (push.c, push_buffers.c, push_call.c, push_plan.c, push_send.c,
+ * push_again.c, push_nodes.c, push_pending.c) and a few reader threads that open, check,
  * read and hash files (push_read.c). They meet at struct push_shared only. */
 #ifndef HENG_FOLDER_PUSH_IMPL_H
 #define HENG_FOLDER_PUSH_IMPL_H
@@ -312,6 +313,17 @@ void push_send_begin(struct push *push);
 int push_send_step(struct push *push, int64_t now_us, struct err *err);
 int64_t push_send_wait_us(const struct push *push, int64_t now_us); /* until something is due, at most 100 ms */
 void push_send_end(struct push *push);
+/* Into the list of those that wait, until due_us. */
+void push_chunk_wait(struct push *push, struct push_chunk *chunk, int64_t due_us);
+/* No more of it in this pass. A chunk that has a copy is not missing: `complete` says whether one will do. */
+void push_chunk_put_off(struct push *push, struct push_chunk *chunk);
+/* Starts the chunk's call, filled but for its callback, and puts it into the list of those under way. */
+void push_chunk_start(struct push *push, struct push_chunk *chunk, enum push_chunk_phase phase);
+
+/* push_again.c */
+void push_again_ask(struct push *push, struct push_chunk *chunk);
+/* The call has come back: the chunk waits, is released or put off. Negative: the push ends, and the chunk is put nowhere. */
+int push_again_asked(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err);
 
 /* push_buffers.c */
 /* Before each pass; the first begins the pace and the budget, and so does one whose folder grew beyond what the buffers hold. */

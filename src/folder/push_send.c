@@ -13,32 +13,6 @@
 #define SEND_NOTICE_EVERY_US   (1 * SEC_US)
 #define SEND_STEP_MAX_US       (100 * MSEC_US)
 #define SEND_UNKNOWN_US        (1 * SEC_US) /* the nodes are not asked for more often, and each chunk asks then */
-/* As an index: "after the last chunk of that file". */
-#define SEND_LAST_INDEX ((unsigned long long)INT64_MAX)
-
-void push_chunks_init(struct push_chunks *list) { *list = (struct push_chunks){ .head = NULL, .tail = NULL }; }
-
-/* tail is NULL while the list is empty, so that a list may be copied or moved as a whole. */
-void push_chunks_add(struct push_chunks *list, struct push_chunk *chunk)
-{
-	chunk->next = NULL;
-	if (list->tail == NULL)
-		list->head = chunk;
-	else
-		*list->tail = chunk;
-	list->tail = &chunk->next;
-}
-
-struct push_chunk *push_chunks_take(struct push_chunks *list)
-{
-	struct push_chunk *chunk = list->head;
-	if (chunk == NULL)
-		return NULL;
-	list->head = chunk->next;
-	if (list->head == NULL)
-		list->tail = NULL;
-	return chunk;
-}
 
 static struct push_node *send_node(struct push *push, const struct push_chunk *chunk)
 {
@@ -62,7 +36,7 @@ PRINTF(3, 4) static void send_notice(struct push *push, struct push_node *node, 
 }
 
 /* --- what becomes of a chunk --- */
-static void send_wait(struct push *push, struct push_chunk *chunk, int64_t due_us)
+void push_chunk_wait(struct push *push, struct push_chunk *chunk, int64_t due_us)
 {
 	buf_fini(&chunk->call.answer);
 	chunk->phase = CHUNK_IS_WAITING;
@@ -90,7 +64,7 @@ static void send_acknowledged(struct push *push, struct push_chunk *chunk, bool 
 	push_budget_earn(&push->budget);
 	push_pace_acked(&push->pace, chunk->size_bytes, now_us - chunk->started_us, now_us);
 	if (push_copies_next(chunk)) {
-		send_wait(push, chunk, now_us);
+		push_chunk_wait(push, chunk, now_us);
 		return;
 	}
 	push->progress.chunks_done++;
@@ -99,7 +73,7 @@ static void send_acknowledged(struct push *push, struct push_chunk *chunk, bool 
 }
 
 /* No more of it in this pass. A chunk that has a copy is not missing: `complete` says whether one will do. */
-static void send_put_off(struct push *push, struct push_chunk *chunk)
+void push_chunk_put_off(struct push *push, struct push_chunk *chunk)
 {
 	if (!chunk->has_copy) {
 		push->dropped_count++;
@@ -143,7 +117,7 @@ static void send_note_connect_failure(struct push *push, struct push_node *node,
 	}
 }
 
-/* --- asking again about one chunk: a fresh ticket, its state, its candidates --- */
+/* --- calls --- */
 static void send_called(struct fetch *fetch, struct fetch_call *call)
 {
 	(void)fetch;
@@ -151,7 +125,7 @@ static void send_called(struct fetch *fetch, struct fetch_call *call)
 	chunk->is_done = true;
 }
 
-static void send_under_way(struct push *push, struct push_chunk *chunk, enum push_chunk_phase phase)
+void push_chunk_start(struct push *push, struct push_chunk *chunk, enum push_chunk_phase phase)
 {
 	chunk->phase = phase;
 	chunk->is_done = false;
@@ -161,108 +135,6 @@ static void send_under_way(struct push *push, struct push_chunk *chunk, enum pus
 	push_chunks_add(&push->sending, chunk);
 	push->sending_count++;
 	fetch_start(push->fetch, &chunk->call);
-}
-
-static void send_ask(struct push *push, struct push_chunk *chunk)
-{
-	chunk->is_ask_due = false;
-	unsigned long long after_file = chunk->chunk_index > 0 ? chunk->file_id : chunk->file_id - 1;
-	unsigned long long after_chunk = chunk->chunk_index > 0 ? chunk->chunk_index - 1 : SEND_LAST_INDEX;
-	snprintf(chunk->url, sizeof(chunk->url), "%s/api/v1/transfers/%s/plan?after_file=%llu&after_chunk=%llu&limit=1",
-		 push->options->url, push->transfer_id, after_file, after_file == 0 ? 0 : after_chunk);
-	buf_fini(&chunk->call.answer);
-	chunk->call = FETCH_CALL_INIT;
-	chunk->call.url = chunk->url;
-	chunk->call.headers[0] = push->api_key_header;
-	send_under_way(push, chunk, CHUNK_IS_ASKING);
-}
-
-struct send_answer {
-	struct push *push;
-	struct push_chunk *chunk;
-	bool is_found, is_stored, is_copy;
-	char digest[DIGEST_HEX_SIZE];
-};
-
-static int send_answer_line(void *owner, const struct push_plan_line *line, struct err *err)
-{
-	struct send_answer *answer = owner;
-	struct push_chunk *chunk = answer->chunk;
-	if (line->file_id != chunk->file_id)
-		return err_set(err, ERR_PEER, "the scheduler answered about another chunk than it was asked");
-	if (line->is_object) {
-		if (!str_copy(line->ticket, chunk->ticket, sizeof(chunk->ticket)))
-			return err_set(err, ERR_PEER, "the scheduler's plan has a ticket with a NUL");
-		return 0;
-	}
-	if (line->chunk_index != chunk->chunk_index || line->chunk_bytes != chunk->size_bytes)
-		return err_set(err, ERR_PEER, "the scheduler answered about another chunk than it was asked");
-	answer->is_found = true;
-	answer->is_stored = str_eq_c(line->state, "stored") || str_eq_c(line->state, "merged");
-	answer->is_copy = str_eq_c(line->state, "copy");
-	if ((answer->is_stored || answer->is_copy) && !str_copy(line->digest, answer->digest, sizeof(answer->digest)))
-		return err_set(err, ERR_PEER, "the scheduler's plan has a stored chunk without a digest");
-	chunk->node_count = 0;
-	for (unsigned i = 0; i < line->node_count; i++) {
-		int r = push_node_index(answer->push, line->nodes[i], &chunk->nodes[chunk->node_count++], err);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-static int send_asked(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err)
-{
-	if (chunk->call.err.code != ERR_NONE) {
-		push->last_err = chunk->call.err;
-		if (err_retry(chunk->call.err.code) != ERR_RETRY_SAME) {
-			*err = chunk->call.err;
-			return err_wrap(err, "asking the scheduler about a chunk");
-		}
-		/* As in an attempt: the chunk is tried again with the ticket it has, and asked about again if that is refused. */
-		send_wait(push, chunk, now_us + push_retry_us(push, chunk->try_count, chunk->call.retry_after_us));
-		return 0;
-	}
-	struct send_answer answer = { .push = push, .chunk = chunk };
-	bool has_more;
-	int64_t server_time_us = 0;
-	int r = push_plan_parse(buf_str(&chunk->call.answer), send_answer_line, &answer, &has_more, &server_time_us,
-				err);
-	if (r < 0)
-		return r;
-	if (!answer.is_found)
-		return err_set(err, ERR_PEER, "the scheduler does not know chunk %llu/%llu any more",
-			       (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
-	push_take_time(push, server_time_us);
-	bool is_same = strcmp(answer.digest, chunk->digest) == 0;
-	if (answer.is_stored && is_same) {
-		/* An earlier attempt got through and only its answer was lost. */
-		push->life_us = now_us;
-		push->acked_count++;
-		push->progress.chunks_done++;
-		push->progress.bytes_done += chunk->size_bytes;
-		push_chunk_release(push, chunk);
-		return 0;
-	}
-	if (answer.is_stored || (answer.is_copy && !is_same))
-		return err_set(err, ERR_SOURCE_CHANGED,
-			       "chunk %llu/%llu is stored with other content than the folder has now",
-			       (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
-	chunk->has_copy = answer.is_copy;
-	chunk->copies_left = answer.is_copy ? 1 : push->copies;
-	if (chunk->conflict_count > 0 && chunk->conflict_count >= chunk->node_count && chunk->has_copy) {
-		send_put_off(push, chunk);
-		return 0;
-	}
-	if (chunk->conflict_count > 0 && chunk->conflict_count >= chunk->node_count)
-		return err_set(err, ERR_SOURCE_CHANGED,
-			       "every node holds other content for chunk %llu/%llu than the folder has now",
-			       (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
-	/* A node that holds other content of this chunk from before is no place for it: the candidates after it are. */
-	chunk->node_at = chunk->node_count > 0 ? chunk->conflict_count % chunk->node_count : 0;
-	chunk->try_here_count = 0;
-	send_wait(push, chunk, now_us);
-	return 0;
 }
 
 /* --- an attempt --- */
@@ -336,29 +208,29 @@ static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_
 		send_notice(push, NULL, "chunk %llu/%llu is put off after %u tries: %s",
 			    (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index,
 			    chunk->try_count, push->last_err.text);
-		send_put_off(push, chunk);
+		push_chunk_put_off(push, chunk);
 		return 0;
 	}
 	push->progress.retries++;
 	if (fate == SEND_ASK || fate == SEND_ASK_CONFLICT) {
 		chunk->conflict_count += fate == SEND_ASK_CONFLICT;
-		send_ask(push, chunk);
+		push_again_ask(push, chunk);
 		return 0;
 	}
 	if (fate == SEND_OTHER || chunk->try_here_count >= PUSH_TRIES_SAME_NODE) {
-		send_wait(push, chunk, send_next_candidate(push, chunk, now_us));
+		push_chunk_wait(push, chunk, send_next_candidate(push, chunk, now_us));
 		return 0;
 	}
 	send_notice(push, node, "chunk %llu/%llu is sent to %s again: %s", (unsigned long long)chunk->file_id,
 		    (unsigned long long)chunk->chunk_index, node->id, push->last_err.text);
-	send_wait(push, chunk, now_us + push_retry_us(push, chunk->try_here_count, chunk->call.retry_after_us));
+	push_chunk_wait(push, chunk, now_us + push_retry_us(push, chunk->try_here_count, chunk->call.retry_after_us));
 	return 0;
 }
 
 static int send_returned(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err)
 {
 	if (chunk->phase == CHUNK_IS_ASKING)
-		return send_asked(push, chunk, now_us, err);
+		return push_again_asked(push, chunk, now_us, err);
 	if (chunk->call.err.code == ERR_NONE && (chunk->call.status == 200 || chunk->call.status == 202)) {
 		json_error_t fault;
 		json_t *root = json_loadb(chunk->call.answer.data != NULL ? chunk->call.answer.data : "",
@@ -413,7 +285,7 @@ static int send_put(struct push *push, struct push_chunk *chunk, int64_t now_us,
 	chunk->try_count++;
 	chunk->try_here_count++;
 	chunk->started_us = now_us;
-	send_under_way(push, chunk, CHUNK_IS_SENDING);
+	push_chunk_start(push, chunk, CHUNK_IS_SENDING);
 	return 0;
 }
 
@@ -432,7 +304,7 @@ static int send_attempt(struct push *push, struct push_chunk *chunk, int64_t now
 		push->budget_told_us = now_us;
 		send_notice(push, NULL, "retries are slowed down: %s", push->waiting_text);
 	}
-	send_wait(push, chunk, due_us);
+	push_chunk_wait(push, chunk, due_us);
 	return 0;
 }
 
@@ -473,27 +345,27 @@ static int send_start_due(struct push *push, int64_t now_us, struct err *err)
 		int64_t due_us = chunk->due_us;
 		int r = 0;
 		if (due_us > now_us || push->sending_count >= push->pace.limit) {
-			send_wait(push, chunk, due_us);
+			push_chunk_wait(push, chunk, due_us);
 		} else if (chunk->node_count == 0) {
 			/* No node takes work: the plan is asked again in the next pass. */
 			err_set(&push->last_err, ERR_NO_NODES, "no node takes chunk %llu/%llu",
 				(unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
-			send_put_off(push, chunk);
+			push_chunk_put_off(push, chunk);
 		} else if (chunk->is_ask_due) {
 			/* A node that was out when the plan was made may be back, and be the only one that is well. */
-			send_ask(push, chunk);
+			push_again_ask(push, chunk);
 		} else if (send_find_candidate(push, chunk, now_us, &due_us)) {
 			r = send_attempt(push, chunk, now_us, err);
 		} else if (push_copies_are_hopeless(push, chunk, now_us)) {
-			send_put_off(push, chunk);
+			push_chunk_put_off(push, chunk);
 		} else {
-			send_wait(push, chunk, due_us);
+			push_chunk_wait(push, chunk, due_us);
 		}
 		if (r < 0) {
 			/* Back to the pool, as everything that still waits in the list that was taken. */
 			push_chunk_release(push, chunk);
 			while ((chunk = push_chunks_take(&waiting)) != NULL)
-				send_wait(push, chunk, 0);
+				push_chunk_wait(push, chunk, 0);
 			return r;
 		}
 	}
@@ -525,7 +397,7 @@ static void send_take_ready(struct push *push, int64_t now_us)
 			push->life_us = now_us;
 		chunk->node_at = chunk->try_count = chunk->try_here_count = chunk->conflict_count = 0;
 		chunk->is_ask_due = false;
-		send_wait(push, chunk, now_us);
+		push_chunk_wait(push, chunk, now_us);
 	}
 }
 
