@@ -153,7 +153,7 @@ enum heng_fact {
 	HENG_PHASE = 104, /* scan, plan, send, merge, pull, done */
 	HENG_WAITING_FOR = 105,
 	HENG_REASON = 106, /* of a failed transfer */
-	HENG_DIGEST = 107, /* md5, sha256 */
+	HENG_DIGEST = 107, /* md5, sha256, sm3 */
 	HENG_NODE = 108    /* of a row */
 };
 HENG_API uint64_t heng_number(const struct heng_op *op, int fact);

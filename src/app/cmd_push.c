@@ -25,7 +25,7 @@ const struct cmd_option cmd_push_options[] = {
 	{ "limit-rate", 0, "RATE",
 	  "bytes a second over all connections, 4KiB to 1TiB, such as 20MiB; 0: no limit (0)" },
 	{ "copies", 0, "1|2", "nodes that store each chunk until the folder is complete (the scheduler's)" },
-	{ "digest", 0, "md5|sha256", "digest of chunks and files (sha256)" },
+	{ "digest", 0, "md5|sha256|sm3", "digest of chunks and files (sha256)" },
 	{ "links", 0, "keep|skip|follow", "what to do with symbolic links (they are refused)" },
 	{ "priority", 0, "N", "0 to 1000: of the folders that wait to be put together the highest goes first (0)" },
 	{ .name = NULL },

@@ -11,10 +11,12 @@
 static const struct digest_row {
 	const char *name;
 	const char *openssl_name;
+	const char *header;
 	size_t size;
 } ROWS[] = {
-	[DIGEST_MD5] = { "md5", "MD5", 16 },
-	[DIGEST_SHA256] = { "sha256", "SHA256", 32 },
+	[DIGEST_MD5] = { "md5", "MD5", "X-Chunk-MD5", 16 },
+	[DIGEST_SHA256] = { "sha256", "SHA256", "X-Chunk-SHA256", 32 },
+	[DIGEST_SM3] = { "sm3", "SM3", "X-Chunk-SM3", 32 },
 };
 
 /* Written once, under the pthread_once; read-only afterwards. They live as long as the process. */
@@ -41,11 +43,16 @@ static void fetch_all(void)
 	MUST(fetched.hmac && EVP_MAC_init(fetched.hmac, ANY_KEY, sizeof(ANY_KEY), params) == 1);
 }
 
-static const EVP_MD *fetched_digest(enum digest_kind kind)
+static bool is_available(enum digest_kind kind)
 {
 	MUST(pthread_once(&fetched_once, fetch_all) == 0);
+	return fetched.digests[kind] != NULL;
+}
+
+static const EVP_MD *fetched_digest(enum digest_kind kind)
+{
 	MUST((size_t)kind < COUNT_OF(ROWS));
-	MUST(fetched.digests[kind]);
+	MUST(is_available(kind));
 	return fetched.digests[kind];
 }
 
@@ -138,10 +145,16 @@ const char *digest_name(enum digest_kind kind)
 	return ROWS[kind].name;
 }
 
+const char *digest_header(enum digest_kind kind)
+{
+	MUST((size_t)kind < COUNT_OF(ROWS));
+	return ROWS[kind].header;
+}
+
 bool digest_from_name(struct str name, enum digest_kind *ret_kind)
 {
 	for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
-		if (str_eq_c(name, ROWS[i].name)) {
+		if (str_eq_c(name, ROWS[i].name) && is_available((enum digest_kind)i)) {
 			*ret_kind = (enum digest_kind)i;
 			return true;
 		}

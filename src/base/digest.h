@@ -6,7 +6,8 @@
 
 #include "base/str.h"
 
-enum digest_kind { DIGEST_MD5, DIGEST_SHA256 };
+enum digest_kind { DIGEST_MD5, DIGEST_SHA256, DIGEST_SM3 };
+#define DIGEST_NAMES "md5, sha256, sm3" /* all of them, for messages */
 
 #define DIGEST_SIZE_MAX 32
 #define DIGEST_HEX_SIZE (2 * DIGEST_SIZE_MAX + 1)
@@ -23,10 +24,12 @@ void digest_feed_two(struct digest *a, struct digest *b, const void *data, size_
 /* Ends the computation; restart before feeding again. target holds DIGEST_HEX_SIZE. */
 void digest_hex(struct digest *digest, char target[DIGEST_HEX_SIZE]);
 
-size_t digest_size(enum digest_kind kind);      /* bytes: 16, 32 */
-const char *digest_name(enum digest_kind kind); /* "md5", "sha256" */
+size_t digest_size(enum digest_kind kind);        /* bytes: 16, 32, 32 */
+const char *digest_name(enum digest_kind kind);   /* "md5", "sha256", "sm3" */
+const char *digest_header(enum digest_kind kind); /* of a request that brings a chunk: "X-Chunk-MD5", ... */
+/* False also for one that this OpenSSL was built without: whoever names it is refused before anything is computed. */
 bool digest_from_name(struct str name, enum digest_kind *ret_kind);
-/* Lower-case hex of the right length for this kind? */
+/* Lower-case hex of the right length for this kind? SHA-256 and SM3 have one length: it does not tell the kind. */
 bool digest_hex_is_valid(enum digest_kind kind, struct str hex);
 void digest_of(enum digest_kind kind, const void *data, size_t size, char target[DIGEST_HEX_SIZE]);
 /* From the next digest_new or digest_of on, all are OpenSSL's, as on a processor without the instructions: for tests and benchmarks. */

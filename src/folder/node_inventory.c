@@ -56,7 +56,7 @@ static int read_query(const struct http_task *task, enum digest_kind *ret_kind, 
 		return err_set(err, ERR_BAD_REQUEST, "the query's limit is not 1 to %u", HELD_PAGE_MAX);
 	if (!http_query(call, "digest", text, sizeof(text), &size) ||
 	    !digest_from_name((struct str){ text, size }, ret_kind))
-		return err_set(err, ERR_BAD_REQUEST, "the query's digest is neither md5 nor sha256");
+		return err_set(err, ERR_BAD_REQUEST, "the query's digest is none of " DIGEST_NAMES);
 	return 0;
 }
 

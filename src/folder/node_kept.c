@@ -23,15 +23,12 @@ bool node_is_useless(enum err_code code, bool is_repeat)
 
 struct disk_chunk node_receipt_chunk(const struct store_receipt *receipt)
 {
-	/* The digest's length tells its kind. */
-	const bool is_sha256 = digest_hex_is_valid(DIGEST_SHA256, str_from(receipt->digest));
-
 	return (struct disk_chunk){
 		.transfer_id = receipt->transfer_id,
 		.file_id = receipt->file_id,
 		.chunk_index = receipt->chunk_index,
 		.size_bytes = receipt->size_bytes,
-		.digest = is_sha256 ? DIGEST_SHA256 : DIGEST_MD5,
+		.digest = receipt->digest_kind,
 		.digest_hex = receipt->digest,
 		.request_id = receipt->request_id,
 	};

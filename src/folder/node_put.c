@@ -333,13 +333,28 @@ static void copy_cut(struct str text, char *target, size_t target_size)
 	(void)str_copy(text, target, target_size);
 }
 
+/* The first that is there counts. */
+static bool read_digest(const struct http_call *call, struct store_receipt *receipt)
+{
+	static const enum digest_kind ORDER[] = { DIGEST_SHA256, DIGEST_MD5, DIGEST_SM3 };
+
+	for (size_t i = 0; i < COUNT_OF(ORDER); i++) {
+		const struct str digest = http_header(call, digest_header(ORDER[i]));
+
+		if (digest.size == 0)
+			continue;
+		receipt->digest_kind = ORDER[i];
+		return digest_hex_is_valid(ORDER[i], digest) &&
+		       str_copy(digest, receipt->digest, sizeof(receipt->digest));
+	}
+	return false;
+}
+
 /* What the request says of itself. The token is looked at before the rest, so that a stranger learns nothing from our other complaints. */
 static int read_request(struct node_put *put, struct str *ret_token, struct err *err)
 {
 	const struct http_call *call = put->call;
 	struct store_receipt *receipt = &put->parcel.receipt;
-	struct str digest = http_header(call, "X-Chunk-SHA256");
-	enum digest_kind kind = DIGEST_SHA256;
 	const int64_t body_bytes = http_body_size(call);
 
 	*ret_token = http_header(call, "X-Auth-Token");
@@ -347,13 +362,10 @@ static int read_request(struct node_put *put, struct str *ret_token, struct err 
 		return err_set(err, ERR_UNAUTHENTICATED, "the request has no X-Auth-Token");
 	if (node_chunk_ids(call, receipt->transfer_id, &receipt->file_id, &receipt->chunk_index, err) < 0)
 		return -ERR_BAD_REQUEST;
-	if (digest.size == 0) {
-		digest = http_header(call, "X-Chunk-MD5");
-		kind = DIGEST_MD5;
-	}
-	if (!digest_hex_is_valid(kind, digest) || !str_copy(digest, receipt->digest, sizeof(receipt->digest)))
+	if (!read_digest(call, receipt))
 		return err_set(err, ERR_BAD_REQUEST,
-			       "the chunk's digest (X-Chunk-SHA256 or X-Chunk-MD5) is missing or not lower-case hex");
+			       "the chunk's digest (X-Chunk-SHA256, X-Chunk-MD5 or X-Chunk-SM3) is missing or not "
+			       "lower-case hex");
 	if (body_bytes < 0)
 		return err_set(err, ERR_LENGTH_REQUIRED, "a chunk is sent with a Content-Length");
 	if (!str_to_u64(http_header(call, "X-Chunk-Size"), &receipt->size_bytes) ||
@@ -405,6 +417,10 @@ static int authorize(struct node_put *put, struct err *err)
 			 &nonce_expires_wall_us, err);
 	if (r < 0)
 		return r;
+	/* The signature covers the digits; of two kinds with as many, only the header tells which they are. */
+	if (receipt->digest_kind != ticket.digest)
+		return err_set(err, ERR_BAD_REQUEST, "this transfer's chunks are named by their %s digest, in %s",
+			       digest_name(ticket.digest), digest_header(ticket.digest));
 	fill_receipt(put, &ticket);
 	return node->nonces->ops->use(node->nonces, str_from(nonce), nonce_expires_wall_us, now_wall_us, err);
 }

@@ -117,17 +117,9 @@ static int set_give_up(struct push_options *options, const char *label, const ch
 
 static int set_digest(struct push_options *options, const char *label, const char *value, struct err *err)
 {
-	static const struct choice choices[] = {
-		{ "md5", DIGEST_MD5 },
-		{ "sha256", DIGEST_SHA256 },
-		{ .word = NULL },
-	};
-	int kind;
-	int result = read_choice(label, value, choices, &kind, err);
-
-	if (result == 0)
-		options->digest = (enum digest_kind)kind;
-	return result;
+	if (digest_from_name(str_from(value), &options->digest))
+		return 0;
+	return refuse(label, value, "none of: " DIGEST_NAMES, err);
 }
 
 static int set_links(struct push_options *options, const char *label, const char *value, struct err *err)

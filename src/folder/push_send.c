@@ -266,8 +266,8 @@ static int send_put(struct push *push, struct push_chunk *chunk, int64_t now_us,
 		return err_wrap(err, "signing chunk %llu/%llu", (unsigned long long)chunk->file_id,
 				(unsigned long long)chunk->chunk_index);
 	snprintf(chunk->token_header, sizeof(chunk->token_header), "X-Auth-Token: %s", token);
-	snprintf(chunk->digest_header, sizeof(chunk->digest_header), "%s: %s",
-		 push->options->digest == DIGEST_MD5 ? "X-Chunk-MD5" : "X-Chunk-SHA256", chunk->digest);
+	snprintf(chunk->digest_header, sizeof(chunk->digest_header), "%s: %s", digest_header(push->options->digest),
+		 chunk->digest);
 	snprintf(chunk->size_header, sizeof(chunk->size_header), "X-Chunk-Size: %llu",
 		 (unsigned long long)chunk->size_bytes);
 	snprintf(chunk->url, sizeof(chunk->url), "http://%s/api/v1/upload/chunk/%s/%llu/%llu", node->addr,

@@ -42,12 +42,21 @@ static void append_text(struct buf *buf, const char *text, char end)
 	buf_append(buf, (struct str){ &end, 1 });
 }
 
+static bool is_bare(enum digest_kind kind) { return kind == DIGEST_MD5 || kind == DIGEST_SHA256; }
+
+static void append_digest(struct buf *buf, const struct store_receipt *receipt)
+{
+	if (!is_bare(receipt->digest_kind))
+		buf_printf(buf, "%s:", digest_name(receipt->digest_kind));
+	append_text(buf, receipt->digest, '\t');
+}
+
 void receipt_write(struct buf *buf, const struct store_receipt *receipt)
 {
 	append_text(buf, receipt->transfer_id, '\t');
 	buf_printf(buf, "%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t", receipt->file_id, receipt->chunk_index,
 		   receipt->size_bytes);
-	append_text(buf, receipt->digest, '\t');
+	append_digest(buf, receipt);
 	append_text(buf, receipt->node_id, '\t');
 	append_text(buf, receipt->node_addr, '\t');
 	append_text(buf, receipt->client_addr, '\t');
@@ -77,6 +86,20 @@ static int parse_text(const struct str *fields, enum receipt_field field, char *
 	if (!str_copy((struct str){ raw, size }, target, target_size))
 		return field_fault(field, "is too long or holds a NUL", err);
 	return 0;
+}
+
+/* MD5 and SHA-256 stand bare, as they did before there were others: their length tells them apart. */
+static bool parse_digest(struct str field, struct store_receipt *ret)
+{
+	const bool has_kind = field.size > 0 && memchr(field.data, ':', field.size);
+	struct str kind;
+
+	if (has_kind &&
+	    (!str_cut(&field, ':', &kind) || !digest_from_name(kind, &ret->digest_kind) || is_bare(ret->digest_kind)))
+		return false;
+	if (!has_kind)
+		ret->digest_kind = digest_hex_is_valid(DIGEST_MD5, field) ? DIGEST_MD5 : DIGEST_SHA256;
+	return digest_hex_is_valid(ret->digest_kind, field) && str_copy(field, ret->digest, sizeof(ret->digest));
 }
 
 static int parse_number(const struct str *fields, enum receipt_field field, uint64_t *ret_value, struct err *err)
@@ -138,14 +161,10 @@ static int split(struct str line, struct str *ret_fields, struct err *err)
 
 static int check_meaning(const struct store_receipt *receipt, struct err *err)
 {
-	const struct str digest = str_from(receipt->digest);
-
 	if (!ulid_is_valid(receipt->transfer_id, strlen(receipt->transfer_id)))
 		return field_fault(FIELD_TRANSFER_ID, "is not a ULID", err);
 	if (receipt->file_id == 0)
 		return field_fault(FIELD_FILE_ID, "is 0 (file ids begin at 1)", err);
-	if (!digest_hex_is_valid(DIGEST_MD5, digest) && !digest_hex_is_valid(DIGEST_SHA256, digest))
-		return field_fault(FIELD_DIGEST, "is not an MD5 or SHA-256 digest in lower-case hex", err);
 	if (receipt->node_id[0] == '\0')
 		return field_fault(FIELD_NODE_ID, "is empty", err);
 	return 0;
@@ -160,7 +179,6 @@ int receipt_parse(struct str line, struct store_receipt *ret, struct err *err)
 		size_t target_size;
 	} texts[] = {
 		{ FIELD_TRANSFER_ID, ret->transfer_id, sizeof(ret->transfer_id) },
-		{ FIELD_DIGEST, ret->digest, sizeof(ret->digest) },
 		{ FIELD_NODE_ID, ret->node_id, sizeof(ret->node_id) },
 		{ FIELD_NODE_ADDR, ret->node_addr, sizeof(ret->node_addr) },
 		{ FIELD_CLIENT_ADDR, ret->client_addr, sizeof(ret->client_addr) },
@@ -176,6 +194,8 @@ int receipt_parse(struct str line, struct store_receipt *ret, struct err *err)
 	for (size_t i = 0; i < COUNT_OF(texts); i++)
 		if (parse_text(fields, texts[i].field, texts[i].target, texts[i].target_size, err) < 0)
 			return -ERR_BAD_REQUEST;
+	if (!parse_digest(fields[FIELD_DIGEST], ret))
+		return field_fault(FIELD_DIGEST, "is not an MD5, SHA-256 or SM3 digest in lower-case hex", err);
 	if (parse_number(fields, FIELD_FILE_ID, &ret->file_id, err) < 0 ||
 	    parse_number(fields, FIELD_CHUNK_INDEX, &ret->chunk_index, err) < 0 ||
 	    parse_number(fields, FIELD_SIZE, &ret->size_bytes, err) < 0 ||

@@ -120,7 +120,7 @@ static int parse_digest(struct sched_call *c, struct create *create)
 		return 0;
 	if (digest_from_name((struct str){ text, size }, &create->digest))
 		return 0;
-	return err_set(&c->err, ERR_BAD_REQUEST, "the query's digest '%s' is neither md5 nor sha256",
+	return err_set(&c->err, ERR_BAD_REQUEST, "the query's digest '%s' is none of " DIGEST_NAMES,
 		       str_display((struct str){ text, size }, shown, sizeof(shown)));
 }
 

@@ -90,6 +90,7 @@ struct store_chunk {
 struct store_receipt {
 	char transfer_id[ULID_SIZE];
 	uint64_t file_id, chunk_index, size_bytes;
+	enum digest_kind digest_kind;
 	char digest[DIGEST_HEX_SIZE];
 	char node_id[STORE_NODE_ID_SIZE];
 	char node_addr[STORE_ADDR_SIZE], client_addr[STORE_ADDR_SIZE];

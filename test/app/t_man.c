@@ -244,7 +244,7 @@ static void test_kinds(void **state)
 		{ "DIR", "folder" },
 		{ "[FOLDER]", "folder" },
 		{ "squeeze", "'=squeeze'" },
-		{ "md5|sha256", "'=md5 sha256'" },
+		{ "md5|sha256|sm3", "'=md5 sha256 sm3'" },
 		{ "1|2", "'=1 2'" },
 		{ "[a|b-c|d_e]", "'=a b-c d_e'" },
 		{ "SECONDS|never", "'=never'" },

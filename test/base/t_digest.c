@@ -24,6 +24,11 @@ static const struct digest_case {
 	{ DIGEST_SHA256, "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
 	{ DIGEST_SHA256, "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
 	  "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1" },
+	/* GB/T 32905-2016, A */
+	{ DIGEST_SM3, "", "1ab21d8355cfa17f8e61194831e81a8f22bec8c728fefb747ed035eb5082aa2b" },
+	{ DIGEST_SM3, "abc", "66c7f0f462eeedd9d1f2d46bdc10e4e24167c4875cf2f7a2297da02b8f4ba8e0" },
+	{ DIGEST_SM3, "abcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcdabcd",
+	  "debe9ff92275b8a138604889c18e5a4d6fdb70e5387e5765293dcba39c0c5732" },
 };
 
 static void test_whole_and_in_pieces(void **state UNUSED)
@@ -89,6 +94,8 @@ static void test_feed_two(void **state UNUSED)
 		{ DIGEST_MD5, DIGEST_MD5, false, false, 7, 5000 },
 		{ DIGEST_MD5, DIGEST_SHA256, false, false, 7, 5000 },
 		{ DIGEST_SHA256, DIGEST_MD5, false, false, 7, 5000 },
+		{ DIGEST_SM3, DIGEST_SM3, false, false, 7, 5000 },
+		{ DIGEST_SHA256, DIGEST_SM3, false, false, 64, 5000 },
 	};
 	uint8_t data[5128];
 	char hex[DIGEST_HEX_SIZE], wanted[DIGEST_HEX_SIZE];
@@ -137,6 +144,15 @@ static void test_names(void **state UNUSED)
 	assert_false(digest_from_name(STR_NONE, &kind));
 	assert_string_equal(digest_name(DIGEST_MD5), "md5");
 	assert_string_equal(digest_name(DIGEST_SHA256), "sha256");
+	/* Messages name each, in the order of the kinds. */
+	struct str names = STR(DIGEST_NAMES), name;
+	for (int i = DIGEST_MD5; i <= DIGEST_SM3; i++) {
+		assert_true(str_cut(&names, ',', &name));
+		assert_true(digest_from_name(str_trim(name), &kind) && (int)kind == i);
+		assert_true(str_eq_c(str_trim(name), digest_name(kind)));
+	}
+	assert_false(str_cut(&names, ',', &name));
+	assert_string_equal(digest_header(DIGEST_SHA256), "X-Chunk-SHA256");
 	assert_int_equal(digest_size(DIGEST_MD5), 16);
 	assert_int_equal(digest_size(DIGEST_SHA256), 32);
 }

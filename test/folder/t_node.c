@@ -360,6 +360,7 @@ struct attempt {
 	uint64_t file_id, chunk_index;
 	uint64_t object_bytes, chunk_bytes;   /* of the ticket; 0: one chunk of exactly the data */
 	const char *digest_of;                /* the bytes the digest is claimed of; NULL: the data */
+	const char *digest_header;            /* NULL: the right one */
 	int64_t claimed_extra_bytes;          /* X-Chunk-Size says more than is sent */
 	int64_t ticket_life_us, sign_life_us; /* 0: a minute */
 	const char *token;                    /* NULL: made */
@@ -410,7 +411,8 @@ static int put(struct world *world, struct attempt *attempt)
 	snprintf(url, sizeof(url), "%s/api/v1/upload/chunk/%s/%llu/%llu", world->node_url, T,
 		 (unsigned long long)attempt->file_id, (unsigned long long)attempt->chunk_index);
 	snprintf(token_header, sizeof(token_header), "X-Auth-Token: %s", attempt->used_token);
-	snprintf(digest_header, sizeof(digest_header), "X-Chunk-SHA256: %s", hex);
+	snprintf(digest_header, sizeof(digest_header), "%s: %s",
+		 attempt->digest_header ? attempt->digest_header : "X-Chunk-SHA256", hex);
 	snprintf(size_header, sizeof(size_header), "X-Chunk-Size: %llu", (unsigned long long)size);
 	call.method = "PUT";
 	call.url = url;
@@ -544,6 +546,12 @@ static void t_refused(void **state)
 	assert_put(world, &attempt, 422, ERR_DIGEST_MISMATCH);
 	assert_stored(world, 1, 0, false);
 	(void)await_receipt(world, ERR_DIGEST_MISMATCH);
+	/* As many digits as the right one has, and signed: only the header tells that they are another kind's. */
+	attempt = (struct attempt){ .data = hello, .file_id = 1, .digest_header = "X-Chunk-SM3" };
+	assert_put(world, &attempt, 400, ERR_BAD_REQUEST);
+	assert_true(strstr(attempt.body, "sha256") && strstr(attempt.body, "X-Chunk-SHA256"));
+	attempt = (struct attempt){ .data = hello, .file_id = 1, .digest_header = "X-Chunk-MD5" };
+	assert_put(world, &attempt, 400, ERR_BAD_REQUEST);
 	attempt = (struct attempt){ .data = hello, .file_id = 1, .claimed_extra_bytes = 1 };
 	assert_put(world, &attempt, 400, ERR_CHUNK_SIZE);
 	attempt = (struct attempt){ .data = hello, .file_id = 1, .object_bytes = HELLO_SIZE + 1 };

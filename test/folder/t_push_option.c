@@ -71,6 +71,7 @@ static void test_values(void **state)
 		{ "give-up", "604801", -1 },
 		{ "digest", "md5", DIGEST_MD5 },
 		{ "digest", "sha256", DIGEST_SHA256 },
+		{ "digest", "sm3", DIGEST_SM3 },
 		{ "digest", "sha", -1 },
 		{ "digest", "", -1 },
 		{ "links", "keep", WALK_LINKS_KEEP },

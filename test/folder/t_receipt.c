@@ -17,6 +17,7 @@ static struct store_receipt a_receipt(void)
 	struct store_receipt receipt = { .file_id = 3,
 					 .chunk_index = 0,
 					 .size_bytes = 8388608,
+					 .digest_kind = DIGEST_SHA256,
 					 .started_wall_us = 1,
 					 .finished_wall_us = INT64_MAX };
 
@@ -47,6 +48,7 @@ static void round_trip(const struct store_receipt *receipt)
 	assert_int_equal(again.file_id, receipt->file_id);
 	assert_int_equal(again.chunk_index, receipt->chunk_index);
 	assert_int_equal(again.size_bytes, receipt->size_bytes);
+	assert_int_equal(again.digest_kind, receipt->digest_kind);
 	assert_string_equal(again.digest, receipt->digest);
 	assert_string_equal(again.node_id, receipt->node_id);
 	assert_string_equal(again.node_addr, receipt->node_addr);
@@ -71,6 +73,7 @@ static void t_round(void **state UNUSED)
 	receipt.user[0] = receipt.user_agent[0] = receipt.disk_path[0] = receipt.request_id[0] = '\0';
 	round_trip(&receipt);
 	receipt.outcome = ERR_INTERNAL;
+	receipt.digest_kind = DIGEST_SM3;
 	round_trip(&receipt);
 	/* Every field full of what needs three bytes, and still a line within the limit. */
 	memset(receipt.user, 0xff, sizeof(receipt.user) - 1);
@@ -96,7 +99,13 @@ static void t_refused(void **state UNUSED)
 	} rows[] = {
 		{ LINE(T, "1", "0", "0", D, "n", "u", "0", "stored"), NULL },
 		{ LINE(T, "1", "0", "0", M5, "n", "", "0", "disk_low"), NULL },
+		{ LINE(T, "1", "0", "0", "sm3:" D, "n", "u", "0", "stored"), NULL },
 		{ "", "0 bytes" },
+		{ LINE(T, "1", "0", "0", "sm3:" M5, "n", "u", "0", "stored"), "digest" },
+		{ LINE(T, "1", "0", "0", "sha256:" D, "n", "u", "0", "stored"), "digest" },
+		{ LINE(T, "1", "0", "0", "sm4:" D, "n", "u", "0", "stored"), "digest" },
+		{ LINE(T, "1", "0", "0", ":" D, "n", "u", "0", "stored"), "digest" },
+		{ LINE(T, "1", "0", "0", "sm3:", "n", "u", "0", "stored"), "digest" },
 		{ "\t", "2 fields" },
 		{ LINE(T, "1", "0", "0", D, "n", "u", "0", "stored") "\t", "more than" },
 		{ LINE("x", "1", "0", "0", D, "n", "u", "0", "stored"), "transfer_id" },
