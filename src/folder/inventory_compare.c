@@ -94,9 +94,9 @@ static int give_up_missing(struct page *page, struct err *err)
 	result = check_unchanged(page, err);
 	snprintf(why, sizeof(why), "node %s does not have it any more", page->worker->node.id);
 	if (result == 0)
-		result = store->ops->chunks_lose(store, page->transfer.id, page->worker->node.id, page->missing,
-						 page->missing_count, why, clock_wall_us(), &lost_count, &kept_count,
-						 err);
+		result = store->ops->chunks_lose(store, page->transfer.id, TRANSFER_UPLOADING, page->worker->node.id,
+						 page->missing, page->missing_count, why, clock_wall_us(), &lost_count,
+						 &kept_count, err);
 	page->found->lost_count += lost_count;
 	page->found->kept_count += kept_count;
 	return result;

@@ -122,6 +122,8 @@ void merge_count(struct merge_run *run, uint64_t file_count, uint64_t bytes);
  * the merge is only done again. A store that fails ends the run. */
 void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, enum chunk_state state,
 		  const char *why);
+/* The same when the store knows already: so many of an object's chunks are to be sent again. */
+void merge_reopened(struct merge_run *run, uint64_t count, const char *why);
 void merge_end_list(struct merge_run *run);             /* no more objects are handed out */
 void merge_pause(struct merge *merge, int64_t wait_us); /* until something changes, at most that long */
 struct timespec merge_deadline(int64_t wait_us);        /* from now, for a condition of: */

@@ -212,6 +212,7 @@ static enum outcome try_start(struct pull *pull, struct pull_call *place)
 	merge_copy_choose(pull->run, &place->chunk);
 	switch (merge_node_take(pull->run, place->chunk.actual_node, addr)) {
 	case MERGE_NODE_READY:
+		pull_source_note(pull, place);
 		if (copy_local(pull, place, addr, &outcome))
 			return outcome;
 		start_call(pull, place, addr);
@@ -482,6 +483,7 @@ static enum outcome pull_object(struct pull *pull)
 	pull->rows_seen = 0;
 	pull->is_starved = false;
 	pull->err = ERR_INIT;
+	pull_sources_begin(pull);
 	if (merge_target_begin(pull->target, &pull->object, &pull->err) < 0)
 		return OUTCOME_FAILED;
 	while (outcome == OUTCOME_GOING) {
@@ -533,6 +535,7 @@ void merge_pull_objects(struct merge_run *run)
 			merge_fail(run, &pull->err, pull->err.code != ERR_INTERNAL);
 		merge_target_abort(pull->target);
 	}
+	pull_sources_end(pull);
 	merge_target_free(&pull->target);
 	fetch_free(&pull->fetch);
 	free(pull);

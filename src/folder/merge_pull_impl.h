@@ -1,4 +1,4 @@
-/* Private to pulling: what merge_pull.c (the chunks of one object) and merge_wrong.c (which of them is at fault) share. */
+/* Private to pulling: what merge_pull.c (the chunks of one object), merge_wrong.c (which of them is at fault) and merge_source.c (which node each came from) share. */
 #ifndef HENG_FOLDER_MERGE_PULL_IMPL_H
 #define HENG_FOLDER_MERGE_PULL_IMPL_H
 
@@ -40,6 +40,10 @@ struct pull {
 	uint64_t arrivals_seen; /* when they were read */
 	int64_t looked_us;
 	uint64_t lost_count; /* of the pool, when the running calls' nodes were last looked at */
+	/* Of each chunk of the object, when two nodes may have it: from which one its bytes come, as a place among source_nodes. NULL: there is no choice. */
+	uint16_t *sources;
+	char source_nodes[POOL_NODES_MAX][STORE_NODE_ID_SIZE]; /* [0] is nobody */
+	uint16_t source_node_count;
 	struct err err;
 };
 
@@ -50,6 +54,16 @@ static inline uint64_t pull_offset(const struct pull *pull, uint64_t chunk_index
 {
 	return chunk_index * pull->run->transfer.chunk_bytes;
 }
+
+/* --- merge_source.c --- */
+/* A new object: of none of its chunks anything came so far. */
+void pull_sources_begin(struct pull *pull);
+void pull_sources_end(struct pull *pull);
+/* The chunk's actual node is asked for it now. Where bytes of it came already and another node gives the rest, the first one stays its source: it broke
+ * off. */
+void pull_source_note(struct pull *pull, const struct pull_call *place);
+/* Makes the node that the bytes came from the actual one of a row as the tables have it. False: the tables do not name that node any more. */
+bool pull_source_choose(const struct pull *pull, struct store_chunk *chunk);
 
 /* --- merge_wrong.c --- */
 /* The object's bytes came and do not fit: those chunks that are at fault are to be sent again. pull->err says what was found. */

@@ -38,6 +38,16 @@ void merge_reopen_note(struct merge_run *run, const char *why)
 	log_say(LOG_WARN, "transfer %s: %s", run->transfer.id, why);
 }
 
+void merge_reopened(struct merge_run *run, uint64_t count, const char *why)
+{
+	merge_reopen_note(run, why);
+	if (count > 0 || run->transfer.copies < 2)
+		return;
+	pthread_mutex_lock(&run->lock);
+	run->kept_count++;
+	pthread_mutex_unlock(&run->lock);
+}
+
 void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, enum chunk_state state, const char *why)
 {
 	struct store *store = run->merge->store;
@@ -50,12 +60,7 @@ void merge_reopen(struct merge_run *run, uint64_t file_id, const char *node_id, 
 		merge_fail(run, &err, true);
 		return;
 	}
-	merge_reopen_note(run, why);
-	if (count > 0 || run->transfer.copies < 2)
-		return;
-	pthread_mutex_lock(&run->lock);
-	run->kept_count++;
-	pthread_mutex_unlock(&run->lock);
+	merge_reopened(run, count, why);
 }
 
 void merge_unpulled(struct merge_run *run)

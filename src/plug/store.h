@@ -213,10 +213,10 @@ struct store_ops {
 	int (*chunks_reopen)(struct store *store, const char *transfer_id, uint64_t file_id, const char *node_id,
 			     enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count,
 			     struct err *err);
-	/* The node does not have these chunks of a transfer in state uploading: each that is stored still as given (its nodes, digest and time are
-	 * compared) becomes lost, or is kept by its copy elsewhere, with an audit row. How many of each is in *ret_lost_count and *ret_kept_count;
-	 * none in another state. -ERR_NO_TRANSFER. */
-	int (*chunks_lose)(struct store *store, const char *transfer_id, const char *node_id,
+	/* The node does not have these chunks (any more, or not the right bytes) of a transfer that is in `state`, uploading or merging: each that is
+	 * stored still as given (its nodes, digest and time are compared) becomes lost, or is kept by its copy elsewhere, with an audit row. How many of
+	 * each is in *ret_lost_count and *ret_kept_count; none when the transfer is in another state. -ERR_NO_TRANSFER. */
+	int (*chunks_lose)(struct store *store, const char *transfer_id, enum transfer_state state, const char *node_id,
 			   const struct store_chunk *chunks, size_t count, const char *why, int64_t now_wall_us,
 			   uint64_t *ret_lost_count, uint64_t *ret_kept_count, struct err *err);
 	/* How many copies are wanted of each chunk, and whether fewer will do for now, with an audit row of kind "alert" when they will. -ERR_STATE when

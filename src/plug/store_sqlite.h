@@ -199,9 +199,9 @@ int sql_chunks_reopen(struct store *store, const char *transfer_id, uint64_t fil
 		      struct err *err);
 int sql_copies_set(struct store *store, const char *transfer_id, unsigned copies, bool is_waived, const char *why,
 		   int64_t now_wall_us, struct err *err);
-int sql_chunks_lose(struct store *store, const char *transfer_id, const char *node_id, const struct store_chunk *chunks,
-		    size_t count, const char *why, int64_t now_wall_us, uint64_t *ret_lost_count,
-		    uint64_t *ret_kept_count, struct err *err);
+int sql_chunks_lose(struct store *store, const char *transfer_id, enum transfer_state state, const char *node_id,
+		    const struct store_chunk *chunks, size_t count, const char *why, int64_t now_wall_us,
+		    uint64_t *ret_lost_count, uint64_t *ret_kept_count, struct err *err);
 int sql_node_save(struct store *store, const struct store_node *node, struct err *err);
 int sql_order_save(struct store *store, const struct store_order *order, const struct store_audit *row,
 		   int64_t now_wall_us, uint64_t *ret_lost_count, struct err *err);

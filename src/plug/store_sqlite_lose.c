@@ -4,6 +4,7 @@
 
 struct lose_job {
 	const char *transfer_id, *node_id, *why;
+	enum transfer_state state;
 	const struct store_chunk *chunks;
 	size_t count;
 	int64_t now_wall_us;
@@ -78,7 +79,7 @@ static int lose_job(struct sql_conn *conn, void *arg, struct err *err)
 
 	if (result == 0 && !brief.is_found)
 		result = err_set(err, ERR_NO_TRANSFER, "there is no transfer %s", job->transfer_id);
-	if (result < 0 || brief.state != TRANSFER_UPLOADING)
+	if (result < 0 || brief.state != job->state)
 		return result;
 	for (size_t i = 0; i < job->count && result == 0; i++)
 		result = lose_and_note(conn, job, &brief, &job->chunks[i], err);
@@ -92,12 +93,13 @@ static int lose_job(struct sql_conn *conn, void *arg, struct err *err)
 	return sql_counters_add(conn, brief.num, delta, -(int64_t)job->lost_bytes, job->now_wall_us, err);
 }
 
-int sql_chunks_lose(struct store *store, const char *transfer_id, const char *node_id, const struct store_chunk *chunks,
-		    size_t count, const char *why, int64_t now_wall_us, uint64_t *ret_lost_count,
-		    uint64_t *ret_kept_count, struct err *err)
+int sql_chunks_lose(struct store *store, const char *transfer_id, enum transfer_state state, const char *node_id,
+		    const struct store_chunk *chunks, size_t count, const char *why, int64_t now_wall_us,
+		    uint64_t *ret_lost_count, uint64_t *ret_kept_count, struct err *err)
 {
 	struct lose_job job = { .transfer_id = transfer_id,
 				.node_id = node_id,
+				.state = state,
 				.why = why,
 				.chunks = chunks,
 				.count = count,

@@ -144,6 +144,72 @@ static void test_one_copy_is_spoilt(void **state)
 	}
 }
 
+static struct store_chunk wait_for_one_copy(struct world *world, const struct store_chunk *chunk)
+{
+	const int64_t until_us = clock_mono_us() + WAIT_LIMIT_US;
+	struct store_chunk left;
+
+	do {
+		nap();
+		assert_true(world_chunk(world, chunk->file_id, chunk->chunk_index, &left));
+		assert_true(clock_mono_us() < until_us);
+	} while (left.copy_node[0]);
+	return left;
+}
+
+/* The node that is read first is away, and what comes from the other one is wrong: that copy goes, and the right one is waited for. */
+static void test_the_copy_that_was_read_is_spoilt(void **state)
+{
+	static const struct {
+		const char *path;
+		uint64_t chunk_index;
+	} spoilt[] = { { "big", 0 }, { "big", 4 }, { "one", 0 }, { "small03", 0 } };
+
+	for (size_t i = 0; i < COUNT_OF(spoilt); i++) {
+		struct world *world = *state;
+
+		world_send(world, "batch");
+		const struct store_chunk chunk = chunk_of(world, spoilt[i].path, spoilt[i].chunk_index);
+		const struct store_chunk read = other_copy(chunk);
+		struct store_chunk left;
+		const unsigned away = world_node_of(world, &chunk) == &world->nodes[0] ? 0 : 1;
+		const int64_t version = world->transfer.version;
+
+		spoil(world, &read, FLIPPED);
+		world_node_stop(world, away);
+		world_merge_start(world);
+		left = wait_for_one_copy(world, &chunk);
+		assert_int_equal(left.state, CHUNK_STORED);
+		assert_string_equal(left.actual_node, chunk.actual_node);
+		world_node_start(world, away);
+		world_wait(world, TRANSFER_COMPLETED);
+		assert_int_equal(world->transfer.version, version + 1);
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* Each node spoils one chunk of the same file, and has the other's. */
+static void test_each_node_has_the_others_chunk(void **state)
+{
+	struct world *world = *state;
+	const struct store_chunk *first = NULL, *second = NULL;
+	struct store_chunk chunks[5];
+
+	world_send(world, "batch");
+	for (uint64_t i = 0; i < COUNT_OF(chunks); i++)
+		chunks[i] = chunk_of(world, "big", i);
+	first = &chunks[0];
+	for (size_t i = 1; i < COUNT_OF(chunks) && !second; i++)
+		if (strcmp(chunks[i].actual_node, first->actual_node) != 0)
+			second = &chunks[i];
+	assert_non_null(second);
+	world_flip_byte(world, first);
+	world_flip_byte(world, second);
+	world_merge_start(world);
+	assert_merged_at_once(world);
+}
+
 /* In the copy that nobody reads: nothing is noticed. */
 static void test_the_second_copy_is_spoilt(void **state)
 {
@@ -238,6 +304,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_node_is_down, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_node_refuses_everything, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_copy_is_spoilt, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_copy_that_was_read_is_spoilt, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_each_node_has_the_others_chunk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_the_second_copy_is_spoilt, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_both_copies_are_spoilt, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_the_digest_is_of_other_bytes, setup, teardown),

@@ -83,9 +83,9 @@ static bool lose(struct walk *walk)
 	if (rng_below(&walk->rng, 2) == 0)
 		(void)receive(walk);
 	pages.chunks[pages.count] = pages.chunks[rng_below(&walk->rng, pages.count)];
-	assert_int_equal(walk->w->store->ops->chunks_lose(walk->w->store, id_a, a_node(walk), pages.chunks,
-							  pages.count + 1, "test", 8, &lost_count, &kept_count,
-							  &walk->w->err),
+	assert_int_equal(walk->w->store->ops->chunks_lose(walk->w->store, id_a, TRANSFER_UPLOADING, a_node(walk),
+							  pages.chunks, pages.count + 1, "test", 8, &lost_count,
+							  &kept_count, &walk->w->err),
 			 0);
 	return lost_count + kept_count > 0;
 }

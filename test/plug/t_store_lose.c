@@ -10,16 +10,22 @@
 
 #include "plug/store_world.h"
 
-static void lose(struct world *w, const struct store_chunk *chunks, size_t count, uint64_t lost, uint64_t kept)
+static void lose_in(struct world *w, enum transfer_state state, const struct store_chunk *chunks, size_t count,
+		    uint64_t lost, uint64_t kept)
 {
 	uint64_t lost_count = 99, kept_count = 99;
 
-	assert_int_equal(w->store->ops->chunks_lose(w->store, id_a, "n1", chunks, count, "gone", 7000, &lost_count,
-						    &kept_count, &w->err),
+	assert_int_equal(w->store->ops->chunks_lose(w->store, id_a, state, "n1", chunks, count, "gone", 7000,
+						    &lost_count, &kept_count, &w->err),
 			 0);
 	assert_int_equal(lost_count, lost);
 	assert_int_equal(kept_count, kept);
 	counters_agree(w, id_a);
+}
+
+static void lose(struct world *w, const struct store_chunk *chunks, size_t count, uint64_t lost, uint64_t kept)
+{
+	lose_in(w, TRANSFER_UPLOADING, chunks, count, lost, kept);
 }
 
 static void planned_copies(struct world *w, unsigned copies)
@@ -90,24 +96,27 @@ static void test_a_copy_elsewhere_keeps_it(void **state)
 	assert_int_equal(chunk_get(w, id_a, 1, 2).state, CHUNK_LOST);
 }
 
-static void test_only_while_uploading(void **state)
+static void test_only_in_the_state_that_is_meant(void **state)
 {
 	struct world *w = *state;
 	struct store_transfer t;
-	struct store_chunk chunk;
+	struct store_chunk chunk, other;
 	uint64_t lost_count, kept_count;
 
 	planned_copies(w, 1);
 	for (uint64_t i = 0; i < 4; i++)
 		assert_int_equal(give(w, receipt_make(id_a, 1, i, digest_1, "n1")), ERR_NONE);
 	chunk = chunk_get(w, id_a, 1, 0);
+	other = chunk_get(w, id_a, 1, 1);
+	lose_in(w, TRANSFER_MERGING, &chunk, 1, 0, 0);
 	assert_int_equal(w->store->ops->transfer_get(w->store, id_a, &t, &w->err), 0);
 	assert_int_equal(w->store->ops->transfer_move(w->store, &t, TRANSFER_MERGING, "", true, 9, &w->err), 0);
 	lose(w, &chunk, 1, 0, 0);
+	lose_in(w, TRANSFER_MERGING, &other, 1, 1, 0);
 	assert_int_equal(w->store->ops->transfer_move(w->store, &t, TRANSFER_UPLOADING, "", true, 9, &w->err), 0);
 	lose(w, &chunk, 1, 1, 0);
-	assert_int_equal(w->store->ops->chunks_lose(w->store, id_none, "n1", &chunk, 1, "gone", 7, &lost_count,
-						    &kept_count, &w->err),
+	assert_int_equal(w->store->ops->chunks_lose(w->store, id_none, TRANSFER_UPLOADING, "n1", &chunk, 1, "gone", 7,
+						    &lost_count, &kept_count, &w->err),
 			 -ERR_NO_TRANSFER);
 	assert_int_equal(lost_count + kept_count, 0);
 }
@@ -117,7 +126,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_only_what_is_stored_as_given),
 		CASE(test_a_copy_elsewhere_keeps_it),
-		CASE(test_only_while_uploading),
+		CASE(test_only_in_the_state_that_is_meant),
 	};
 
 	return drivers_run(tests, COUNT_OF(tests));
