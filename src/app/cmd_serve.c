@@ -26,12 +26,13 @@ const struct cmd_option cmd_node_options[] = {
 	{ .name = NULL },
 };
 
-/* Before any thread starts, so that all inherit it: the signals that end the process come to serve_until_told only. */
+/* Before any thread starts, so that all inherit it: the signals come to serve_until_told only. */
 static void serve_block_signals(sigset_t *signals)
 {
 	sigemptyset(signals);
 	sigaddset(signals, SIGTERM);
 	sigaddset(signals, SIGINT);
+	sigaddset(signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, signals, NULL);
 }
 
@@ -51,12 +52,34 @@ static int serve_tell_ready(const struct sock_addr *addr, struct err *err)
 	return r < 0 ? err_wrap(err, "telling on descriptor %s that it serves", text) : 0;
 }
 
-static int serve_until_told(const sigset_t *signals)
+/* What reads a role's configuration again, into memory of its own, and gives it to the role. */
+struct serve_reload {
+	const struct cmd *cmd;
+	const char *const *values;
+	void *role;
+	int (*run)(const struct serve_reload *reload, struct arena *arena, struct err *err);
+};
+
+static void serve_reload(const struct serve_reload *reload)
+{
+	AUTO(arena_fini) struct arena arena = ARENA_INIT(SERVE_CONF_BYTES_MAX);
+	struct err err = ERR_INIT;
+	if (reload->run(reload, &arena, &err) < 0)
+		log_err(LOG_ERROR, &err, "told to read the configuration again: everything stays as it was");
+	else
+		log_say(LOG_INFO, "the configuration was read again");
+}
+
+static int serve_until_told(const sigset_t *signals, const struct serve_reload *reload)
 {
 	int number;
-	while (sigwait(signals, &number) != 0)
-		continue;
-	return number;
+	for (;;) {
+		if (sigwait(signals, &number) != 0)
+			continue;
+		if (number != SIGHUP)
+			return number;
+		serve_reload(reload);
+	}
 }
 
 static int serve_load(const struct cmd *cmd, const char *const *values, const struct conf_row *rows, void *conf,
@@ -69,6 +92,13 @@ static int serve_load(const struct cmd *cmd, const char *const *values, const st
 		return -(int)ERR_USAGE;
 	}
 	return conf_load(path, rows, conf, conf_size, arena, err);
+}
+
+static int scheduler_reload(const struct serve_reload *reload, struct arena *arena, struct err *err)
+{
+	struct sched_conf conf;
+	const int r = serve_load(reload->cmd, reload->values, sched_conf_rows, &conf, sizeof(conf), arena, err);
+	return r < 0 ? r : sched_reload(reload->role, &conf, err);
 }
 
 int cmd_scheduler_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)
@@ -88,10 +118,18 @@ int cmd_scheduler_run(const struct cmd *cmd, int operand_count, char **operands,
 		return cmd_fail(&err, "the scheduler does not start");
 	char addr[SOCK_TEXT_SIZE];
 	log_say(LOG_INFO, "serving on %s", sock_addr_text(sched_addr(sched), addr));
+	const struct serve_reload reload = { .cmd = cmd, .values = values, .role = sched, .run = scheduler_reload };
 	if (serve_tell_ready(sched_addr(sched), &err) == 0)
-		log_say(LOG_INFO, "stopping: %s", strsignal(serve_until_told(&signals)));
+		log_say(LOG_INFO, "stopping: %s", strsignal(serve_until_told(&signals, &reload)));
 	sched_stop(&sched);
 	return err.code != ERR_NONE ? cmd_fail(&err, "the scheduler stops") : CMD_DONE;
+}
+
+static int node_reload_conf(const struct serve_reload *reload, struct arena *arena, struct err *err)
+{
+	struct node_conf conf;
+	const int r = serve_load(reload->cmd, reload->values, node_conf_rows, &conf, sizeof(conf), arena, err);
+	return r < 0 ? r : node_reload(reload->role, &conf, err);
 }
 
 int cmd_node_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)
@@ -113,8 +151,9 @@ int cmd_node_run(const struct cmd *cmd, int operand_count, char **operands, cons
 		return cmd_fail(&err, "the node does not start");
 	char addr[SOCK_TEXT_SIZE];
 	log_say(LOG_INFO, "serving on %s", sock_addr_text(node_addr(node), addr));
+	const struct serve_reload reload = { .cmd = cmd, .values = values, .role = node, .run = node_reload_conf };
 	if (serve_tell_ready(node_addr(node), &err) == 0)
-		log_say(LOG_INFO, "stopping: %s", strsignal(serve_until_told(&signals)));
+		log_say(LOG_INFO, "stopping: %s", strsignal(serve_until_told(&signals, &reload)));
 	node_stop(&node);
 	return err.code != ERR_NONE ? cmd_fail(&err, "the node stops") : CMD_DONE;
 }

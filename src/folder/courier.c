@@ -163,7 +163,7 @@ static int fill(struct courier *courier, const struct courier_options *options, 
 				 options->scheduler);
 	if (size == 0 || receipts_size >= COURIER_URL_SIZE || register_size >= COURIER_URL_SIZE)
 		return err_set(err, ERR_CONFIG, "the scheduler's URL is empty or too long");
-	(void)snprintf(courier->key_header, sizeof(courier->key_header), "X-Internal-Key: %s", options->internal_key);
+	courier->internal_key = options->internal_key;
 	courier->node = options->node;
 	courier->interval_us = INTERVAL_US;
 	courier->is_stored = options->is_stored;

@@ -4,13 +4,14 @@
 #ifndef HENG_FOLDER_COURIER_H
 #define HENG_FOLDER_COURIER_H
 
+#include "folder/keyring.h"
 #include "plug/store.h"
 #include "sys/loop.h"
 
 struct courier;
 struct courier_options {
-	const char *scheduler;    /* URL, http://host:port */
-	const char *internal_key; /* hex */
+	const char *scheduler; /* URL, http://host:port */
+	const struct internal_key *internal_key;
 	struct store_node node;   /* as it registers */
 	const char *journal_path; /* NULL: no journal, and the next three are not used */
 	uint64_t journal_limit_bytes;

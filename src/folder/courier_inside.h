@@ -19,7 +19,7 @@
 
 struct courier {
 	char receipts_url[COURIER_URL_SIZE], register_url[COURIER_URL_SIZE];
-	char key_header[128];
+	const struct internal_key *internal_key;
 	struct store_node node;
 	bool (*is_stored)(void *owner, const struct store_receipt *receipt);
 	void (*refused)(void *owner, const struct store_receipt *receipt, bool is_repeat, enum err_code code);

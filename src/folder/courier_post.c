@@ -231,8 +231,8 @@ static void start_post(struct courier *courier)
 {
 	struct fetch_call *call = &courier->post_call;
 
-	fetch_call_post(call, courier->receipts_url, courier->key_header, "Content-Type: text/plain",
-			buf_str(&courier->post_body));
+	fetch_call_post(call, courier->receipts_url, internal_key_header(courier->internal_key),
+			"Content-Type: text/plain", buf_str(&courier->post_body));
 	call->connect_timeout_us = COURIER_CONNECT_TIMEOUT_US;
 	call->timeout_us = COURIER_CALL_TIMEOUT_US;
 	call->answer = BUF_INIT(ANSWER_MAX);

@@ -24,7 +24,7 @@ static void fill_register_call(struct courier *courier)
 	json_u64(&json, "weight_milli", courier->node.weight_milli);
 	json_c(&json, "domain", courier->node.domain);
 	json_close(&json);
-	fetch_call_post(&courier->register_call, courier->register_url, courier->key_header,
+	fetch_call_post(&courier->register_call, courier->register_url, internal_key_header(courier->internal_key),
 			"Content-Type: application/json", buf_str(&courier->register_body));
 	courier->register_call.connect_timeout_us = COURIER_CONNECT_TIMEOUT_US;
 	courier->register_call.timeout_us = COURIER_CALL_TIMEOUT_US;

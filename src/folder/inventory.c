@@ -34,7 +34,7 @@ struct known {
 struct inventory {
 	struct store *store;
 	struct pool *pool;
-	char key_header[128];
+	const struct internal_key *internal_key;
 	int64_t began_wall_us, settled_mono_us;
 	struct inventory_worker workers[THREADS];
 	_Atomic bool is_stopping, is_settled;
@@ -304,7 +304,7 @@ static int start_worker(struct inventory *inventory, struct inventory_worker *wo
 
 	worker->inventory = inventory;
 	worker->store = inventory->store;
-	worker->key_header = inventory->key_header;
+	worker->internal_key = inventory->internal_key;
 	worker->is_stopping = &inventory->is_stopping;
 	if (fetch_new(&worker->fetch, err) < 0)
 		return -(int)err->code;
@@ -326,7 +326,7 @@ int inventory_start(const struct inventory_options *options, struct inventory **
 	inventory->settled_mono_us = clock_mono_us() + (options->settle_us > 0 ? options->settle_us : SETTLE_US);
 	inventory->nodes = must_zalloc(POOL_NODES_MAX, sizeof(*inventory->nodes));
 	rng_seed_kernel(&inventory->rng);
-	snprintf(inventory->key_header, sizeof(inventory->key_header), "X-Internal-Key: %s", options->internal_key);
+	inventory->internal_key = options->internal_key;
 	pthread_mutex_init(&inventory->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -368,7 +368,6 @@ void inventory_stop(struct inventory **inventory_ref)
 	}
 	pthread_cond_destroy(&inventory->changed);
 	pthread_mutex_destroy(&inventory->lock);
-	mem_wipe(inventory->key_header, sizeof(inventory->key_header));
 	free(inventory->nodes);
 	free(inventory);
 	*inventory_ref = NULL;

@@ -9,6 +9,7 @@
 #ifndef HENG_FOLDER_INVENTORY_H
 #define HENG_FOLDER_INVENTORY_H
 
+#include "folder/keyring.h"
 #include "folder/pool.h"
 #include "plug/store.h"
 
@@ -16,8 +17,8 @@ struct inventory;
 struct inventory_options {
 	struct store *store; /* outlives the inventory, as does the pool */
 	struct pool *pool;
-	const char *internal_key; /* hex */
-	int64_t settle_us;        /* after the start; see inventory_is_settled. 0: 10 s */
+	const struct internal_key *internal_key;
+	int64_t settle_us; /* after the start; see inventory_is_settled. 0: 10 s */
 };
 int inventory_start(const struct inventory_options *options, struct inventory **ret_inventory, struct err *err);
 /* After pool_halt. Waits for no node. */

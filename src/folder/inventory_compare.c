@@ -167,7 +167,7 @@ static int ask(struct inventory_worker *worker, const char *url, struct err *err
 	buf_fini(&call->answer);
 	*call = FETCH_CALL_INIT;
 	call->url = url;
-	call->headers[0] = worker->key_header;
+	call->headers[0] = internal_key_header(worker->internal_key);
 	call->connect_timeout_us = CONNECT_TIMEOUT_US;
 	call->timeout_us = CALL_TIMEOUT_US;
 	call->answer = BUF_INIT(HELD_ANSWER_MAX);

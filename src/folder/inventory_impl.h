@@ -12,7 +12,7 @@
 struct inventory_worker {
 	struct inventory *inventory;
 	struct store *store;
-	const char *key_header;
+	const struct internal_key *internal_key;
 	const _Atomic bool *is_stopping;
 	pthread_t thread;
 	bool is_thread_started;

@@ -26,7 +26,7 @@ struct keeper {
 	struct store *store;
 	struct pool *pool;
 	int64_t expiry_us, round_us;
-	char key_header[128];
+	const struct internal_key *internal_key;
 	struct fetch *fetch;
 	pthread_t thread;
 	bool is_thread_started;
@@ -141,7 +141,7 @@ static void removal_ask(struct keeper *keeper, struct removal *removal, const st
 	snprintf(removal->url, sizeof(removal->url), "http://%s/internal/v1/transfer/%s", node->addr, transfer_id);
 	removal->call.method = "DELETE";
 	removal->call.url = removal->url;
-	removal->call.headers[0] = keeper->key_header;
+	removal->call.headers[0] = internal_key_header(keeper->internal_key);
 	removal->call.connect_timeout_us = REMOVE_TIMEOUT_US;
 	removal->call.timeout_us = REMOVE_TIMEOUT_US;
 	removal->is_asked = true;
@@ -346,7 +346,7 @@ int keeper_start(const struct keeper_options *options, struct keeper **ret_keepe
 	keeper->expiry_us = options->expiry_us;
 	keeper->round_us = options->expiry_us > 0 ? max_i64(ROUND_MIN_US, min_i64(ROUND_US, options->expiry_us / 4))
 						  : ROUND_US;
-	snprintf(keeper->key_header, sizeof(keeper->key_header), "X-Internal-Key: %s", options->internal_key);
+	keeper->internal_key = options->internal_key;
 	pthread_mutex_init(&keeper->lock, NULL);
 	result = fetch_new(&keeper->fetch, err);
 	if (result < 0) {
@@ -376,7 +376,6 @@ void keeper_stop(struct keeper **keeper_ref)
 	}
 	fetch_free(&keeper->fetch);
 	pthread_mutex_destroy(&keeper->lock);
-	mem_wipe(keeper->key_header, sizeof(keeper->key_header));
 	free(keeper);
 	*keeper_ref = NULL;
 }

@@ -7,6 +7,7 @@
 #ifndef HENG_FOLDER_KEEPER_H
 #define HENG_FOLDER_KEEPER_H
 
+#include "folder/keyring.h"
 #include "folder/pool.h"
 #include "plug/store.h"
 
@@ -14,8 +15,8 @@ struct keeper;
 struct keeper_options {
 	struct store *store; /* outlives the keeper, as does the pool */
 	struct pool *pool;
-	const char *internal_key; /* hex */
-	int64_t expiry_us;        /* 0: never */
+	const struct internal_key *internal_key;
+	int64_t expiry_us; /* 0: never */
 };
 int keeper_start(const struct keeper_options *options, struct keeper **ret_keeper, struct err *err);
 /* Waits for no node. */

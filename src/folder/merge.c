@@ -241,7 +241,6 @@ int merge_start(const struct merge_options *options, struct store *store, struct
 	merge->final_dir = must_strdup(options->final_dir);
 	merge->options.staging_dir = merge->staging_dir;
 	merge->options.final_dir = merge->final_dir;
-	merge->options.internal_key = NULL;
 	merge->options.object_limit_count = (unsigned)min_i64(max_i64(options->object_limit_count, 1),
 							      MERGE_PULLERS_MAX);
 	if (options->retry_after_us == 0)
@@ -249,7 +248,6 @@ int merge_start(const struct merge_options *options, struct store *store, struct
 	if (options->pull_try_limit == 0)
 		merge->options.pull_try_limit = MERGE_TRIES_MAX;
 	merge->options.node_connection_limit = options->node_connection_limit > 0 ? options->node_connection_limit : 1;
-	snprintf(merge->header, sizeof(merge->header), "X-Internal-Key: %s", options->internal_key);
 	merge->store = store;
 	merge->pool = pool;
 	merge->staging_fd = merge->final_fd = merge->system_fd = -1;
@@ -287,7 +285,6 @@ void merge_stop(struct merge **merge_ref)
 	fs_close(&merge->staging_fd);
 	pthread_cond_destroy(&merge->changed);
 	pthread_mutex_destroy(&merge->lock);
-	mem_wipe(merge->header, sizeof(merge->header));
 	free(merge->staging_dir);
 	free(merge->final_dir);
 	free(merge);

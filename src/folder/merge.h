@@ -3,13 +3,14 @@
 #ifndef HENG_FOLDER_MERGE_H
 #define HENG_FOLDER_MERGE_H
 
+#include "folder/keyring.h"
 #include "folder/pool.h"
 #include "plug/store.h"
 
 struct merge;
 struct merge_options {
 	const char *staging_dir, *final_dir; /* one file system */
-	const char *internal_key;
+	const struct internal_key *internal_key;
 	unsigned object_limit_count;    /* at once; 8 */
 	unsigned node_connection_limit; /* per node; 8 */
 	unsigned pull_try_limit;        /* per chunk, while its node answers; 0: 5 */

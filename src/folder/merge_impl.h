@@ -21,7 +21,6 @@
 #define MERGE_STALLED_MAX   64 /* transfers of which that is remembered */
 #define MERGE_WAIT_US       (200 * MSEC_US)
 #define MERGE_RETRY_US      (5 * SEC_US)
-#define MERGE_HEADER_SIZE   128
 #define MERGE_SYSTEM_FOLDER ".heng"
 
 struct merge_job {
@@ -61,7 +60,6 @@ struct merge_node {
 struct merge {
 	struct merge_options options; /* own copies of the texts */
 	char *staging_dir, *final_dir;
-	char header[MERGE_HEADER_SIZE];
 	struct store *store;
 	struct pool *pool;
 	int staging_fd, final_fd, system_fd;

@@ -48,7 +48,7 @@ int merge_local_open(struct merge_run *run, struct fetch *fetch, const char *add
 	snprintf(url, sizeof(url), "http://%s/internal/v1/chunk/%s/%" PRIu64 "/%" PRIu64 "/place", addr,
 		 run->transfer.id, chunk->file_id, chunk->chunk_index);
 	call.url = url;
-	call.headers[0] = run->merge->header;
+	call.headers[0] = internal_key_header(run->merge->options.internal_key);
 	call.timeout_us = PLACE_TIMEOUT_US;
 	call.answer.limit = 16 * KIB;
 	/* Whatever goes wrong here, the ordinary way over the network follows and says it in full. */

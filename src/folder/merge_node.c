@@ -183,7 +183,7 @@ static int delete_at(struct merge *merge, struct fetch *fetch, const char *url, 
 
 	call.method = "DELETE";
 	call.url = url;
-	call.headers[0] = merge->header;
+	call.headers[0] = internal_key_header(merge->options.internal_key);
 	call.connect_timeout_us = DELETE_CONNECT_US;
 	call.timeout_us = DELETE_TIMEOUT_US;
 	int result = fetch_do(fetch, &call, err);
@@ -257,7 +257,7 @@ void merge_nodes_forget(struct merge *merge, const char *transfer_id)
 		forget->call = FETCH_CALL_INIT;
 		forget->call.method = "DELETE";
 		forget->call.url = forget->url;
-		forget->call.headers[0] = merge->header;
+		forget->call.headers[0] = internal_key_header(merge->options.internal_key);
 		forget->call.connect_timeout_us = DELETE_CONNECT_US;
 		forget->call.timeout_us = DELETE_TIMEOUT_US;
 		forget->call.done = forget_done;

@@ -150,7 +150,7 @@ static void start_call(struct pull *pull, struct pull_call *place, const char *a
 	buf_fini(&place->call.answer);
 	place->call = FETCH_CALL_INIT;
 	place->call.url = place->url;
-	place->call.headers[0] = pull->run->merge->header;
+	place->call.headers[0] = internal_key_header(pull->run->merge->options.internal_key);
 	place->call.connect_timeout_us = CONNECT_TIMEOUT_US;
 	place->call.sink = on_piece;
 	place->call.done = on_done;

@@ -9,6 +9,7 @@
 #include "folder/node_inside.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "sys/fs.h"
 
@@ -16,7 +17,6 @@
 #define JOB_LIMIT         (4 * CONNECTION_LIMIT)
 #define NONCE_LIMIT       (1024 * 1024)
 #define BODY_LIMIT_BYTES  ((uint64_t)1 * GIB)
-#define KEY_FILE_MAX      (16 * KIB)
 #define ANSWER_MAX        (16 * KIB)
 #define CHECK_INTERVAL_US (3 * SEC_US)
 #define CHECK_PATIENCE_US (5 * SEC_US)
@@ -64,13 +64,7 @@ const struct conf_row node_conf_rows[] = {
 
 static bool is_internal(const struct node *node, const struct http_call *call)
 {
-	const struct str key = http_header(call, "X-Internal-Key");
-	bool fits = false;
-
-	/* Every key is compared, found or not, so that the time says nothing. */
-	for (size_t i = 0; i < node->keys.count; i++)
-		fits |= str_eq_secret(key, str_from(node->internal_keys[i]));
-	return fits;
+	return keyring_is_internal(&node->keyring, http_header(call, "X-Internal-Key"));
 }
 
 bool node_refuse_stranger(const struct node *node, struct http_call *call)
@@ -385,26 +379,6 @@ static int open_folders(struct node *node, const struct node_conf *conf, struct 
 	return r;
 }
 
-static int open_keys(struct node *node, const char *path, struct err *err)
-{
-	AUTO(buf_fini) struct buf text = BUF_INIT(KEY_FILE_MAX);
-	uint8_t key[MAC_SIZE];
-	int r = fs_read_file(path, KEY_FILE_MAX, &text, err);
-
-	if (r == 0)
-		r = ticket_keys_parse(buf_str(&text), &node->keys, err);
-	if (text.data)
-		mem_wipe(text.data, text.size);
-	if (r < 0)
-		return err_wrap(err, "cannot read the cluster keys in '%s'", path);
-	for (size_t i = 0; i < node->keys.count; i++) {
-		mac_derive(node->keys.keys[i].key, TICKET_KEY_SIZE, STR("internal"), key);
-		hex_encode(key, sizeof(key), node->internal_keys[i]);
-	}
-	mem_wipe(key, sizeof(key));
-	return 0;
-}
-
 static int64_t told_time(const void *app)
 {
 	const struct node *node = app;
@@ -454,7 +428,7 @@ static int open_courier(struct node *node, const struct node_conf *conf, struct 
 	char journal_path[PATH_MAX];
 	struct courier_options options = {
 		.scheduler = conf->scheduler,
-		.internal_key = node->internal_keys[0],
+		.internal_key = &node->keyring.internal,
 		.node.weight_milli = (uint32_t)conf->weight_milli,
 		.journal_path = journal_path,
 		.journal_limit_bytes = conf->receipt_journal_bytes,
@@ -480,7 +454,7 @@ static int open_sweep(struct node *node, const struct node_conf *conf, struct er
 	const struct sweep_options options = {
 		.disk = node->disk,
 		.scheduler = conf->scheduler,
-		.internal_key = node->internal_keys[0],
+		.internal_key = &node->keyring.internal,
 		.node_id = node->id,
 		.interval_us = conf->sweep_interval_us,
 		.stray_after_us = conf->stray_after_us,
@@ -525,7 +499,7 @@ static int open_report(struct node *node, const struct node_conf *conf, struct e
 {
 	const struct node_report_options options = {
 		.scheduler = conf->scheduler,
-		.internal_key = node->internal_keys[0],
+		.internal_key = &node->keyring.internal,
 		.self = node->self,
 		.fill = fill_report,
 		.take_time = take_time,
@@ -547,10 +521,11 @@ int node_start(const struct node_conf *conf, struct node **ret_node, struct err 
 	node->data_lock_fd = -1;
 	node->clock_skew_us = conf->clock_skew_us;
 	MUST(pthread_mutex_init(&node->health_lock, NULL) == 0);
+	keyring_init(&node->keyring);
 	node->nonces = nonce_mem_new(NONCE_LIMIT);
 	r = open_folders(node, conf, to);
 	if (r == 0)
-		r = open_keys(node, conf->cluster_key_file, to);
+		r = keyring_load(&node->keyring, conf->cluster_key_file, to);
 	if (r == 0)
 		open_self(node, conf);
 	if (r == 0)
@@ -573,6 +548,18 @@ int node_start(const struct node_conf *conf, struct node **ret_node, struct err 
 		return r;
 	}
 	*ret_node = node;
+	return 0;
+}
+
+int node_reload(struct node *node, const struct node_conf *conf, struct err *err)
+{
+	char ids[64];
+	const int r = keyring_load(&node->keyring, conf->cluster_key_file, err);
+
+	if (r < 0)
+		return r;
+	keyring_ids(&node->keyring, ids, sizeof(ids));
+	log_say(LOG_INFO, "the cluster's keys are now: %s", ids);
 	return 0;
 }
 
@@ -601,6 +588,7 @@ void node_stop(struct node **node)
 	n->nonces->ops->free(n->nonces);
 	fs_close(&n->data_lock_fd);
 	fs_close(&n->lock_fd);
+	keyring_fini(&n->keyring);
 	pthread_mutex_destroy(&n->health_lock);
 	mem_wipe(n, sizeof(*n));
 	free(n);

@@ -31,6 +31,8 @@ struct node;
 int node_start(const struct node_conf *conf, struct node **ret_node,
 	       struct err *err); /* serving and registered (or trying to) when it returns */
 const struct sock_addr *node_addr(const struct node *node);
+/* Takes over the cluster keys of a configuration that was read anew, while calls go on; of the rest nothing. Fails with everything as it was. */
+int node_reload(struct node *node, const struct node_conf *conf, struct err *err);
 void node_stop(struct node **node); /* lets running chunks finish for a moment */
 
 #endif

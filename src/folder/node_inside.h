@@ -8,6 +8,7 @@
 
 #include "folder/courier.h"
 #include "folder/disk.h"
+#include "folder/keyring.h"
 #include "folder/node.h"
 #include "folder/node_clock.h"
 #include "folder/node_report.h"
@@ -16,15 +17,12 @@
 #include "plug/self.h"
 #include "wire/ticket.h"
 
-#define NODE_HEX_KEY_SIZE (2 * MAC_SIZE + 1)
-
 struct node {
 	char id[STORE_NODE_ID_SIZE];
 	char addr_text[STORE_ADDR_SIZE]; /* where others reach us */
 	char incarnation[33];
 	char start_id[33]; /* of this process: tells the scheduler that the node was started anew */
-	struct ticket_keys keys;
-	char internal_keys[COUNT_OF(((struct ticket_keys *)0)->keys)][NODE_HEX_KEY_SIZE];
+	struct keyring keyring;
 	int64_t clock_skew_us;
 	struct node_clock clock;
 	int lock_fd, data_lock_fd;

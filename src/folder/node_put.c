@@ -5,6 +5,7 @@
 #include "folder/node_inside.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/mem.h"
 
 #define TURN_LIMIT_US     (5 * SEC_US)
 #define TURN_DELAY_US     (10 * MSEC_US)
@@ -398,6 +399,7 @@ static int authorize(struct node_put *put, struct err *err)
 	struct node *node = put->node;
 	const int64_t now_wall_us = node_clock_wall_us(&node->clock);
 	struct store_receipt *receipt = &put->parcel.receipt;
+	struct ticket_keys keys;
 	struct ticket ticket;
 	struct str token;
 	char nonce[TICKET_NONCE_SIZE];
@@ -413,8 +415,10 @@ static int authorize(struct node_put *put, struct err *err)
 		.size_bytes = receipt->size_bytes,
 		.digest_hex = str_from(receipt->digest),
 	};
-	r = ticket_check(&node->keys, token, &request, now_wall_us, node->clock_skew_us, &ticket, nonce,
+	keyring_get(&node->keyring, &keys);
+	r = ticket_check(&keys, token, &request, now_wall_us, node->clock_skew_us, &ticket, nonce,
 			 &nonce_expires_wall_us, err);
+	mem_wipe(&keys, sizeof(keys));
 	if (r < 0)
 		return r;
 	/* The signature covers the digits; of two kinds with as many, only the header tells which they are. */

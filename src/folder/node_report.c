@@ -19,7 +19,8 @@
 #define ANSWER_MAX          (16 * KIB)
 
 struct node_report {
-	char url[URL_SIZE], key_header[128];
+	char url[URL_SIZE];
+	const struct internal_key *internal_key;
 	struct self *self;
 	void (*fill)(void *owner, struct report *report);
 	void (*take_time)(void *owner, int64_t server_wall_us, int64_t round_trip_us);
@@ -82,8 +83,8 @@ static void post(struct node_report *report)
 		note_away(report, &err);
 		return;
 	}
-	fetch_call_post(&report->call, report->url, report->key_header, "Content-Type: application/json",
-			buf_str(&report->body));
+	fetch_call_post(&report->call, report->url, internal_key_header(report->internal_key),
+			"Content-Type: application/json", buf_str(&report->body));
 	report->call.connect_timeout_us = CONNECT_TIMEOUT_US;
 	report->call.timeout_us = CALL_TIMEOUT_US;
 	report->call.answer = BUF_INIT(ANSWER_MAX);
@@ -126,7 +127,7 @@ static int fill_names(struct node_report *report, const struct node_report_optio
 	written = snprintf(report->url, sizeof(report->url), "%.*s/internal/v1/reports", (int)size, options->scheduler);
 	if (size == 0 || written >= URL_SIZE)
 		return err_set(err, ERR_CONFIG, "the scheduler's URL is empty or too long");
-	(void)snprintf(report->key_header, sizeof(report->key_header), "X-Internal-Key: %s", options->internal_key);
+	report->internal_key = options->internal_key;
 	return 0;
 }
 
@@ -176,7 +177,6 @@ void node_report_stop(struct node_report **report_ref)
 	buf_fini(&report->call.answer);
 	buf_fini(&report->body);
 	free(report->message);
-	mem_wipe(report->key_header, sizeof(report->key_header));
 	free(report);
 	*report_ref = NULL;
 }

@@ -3,13 +3,14 @@
 #ifndef HENG_FOLDER_NODE_REPORT_H
 #define HENG_FOLDER_NODE_REPORT_H
 
+#include "folder/keyring.h"
 #include "plug/self.h"
 
 struct node_report;
 struct node_report_options {
-	const char *scheduler;    /* URL, http://host:port */
-	const char *internal_key; /* hex */
-	struct self *self;        /* outlives it */
+	const char *scheduler; /* URL, http://host:port */
+	const struct internal_key *internal_key;
+	struct self *self; /* outlives it */
 	/* Adds what only the node knows, on the reporting thread. */
 	void (*fill)(void *owner, struct report *report);
 	/* The scheduler's time by its answer, and how long the call took; on the reporting thread. May be NULL. */

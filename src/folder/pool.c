@@ -350,8 +350,7 @@ int pool_start(const struct pool_options *options, struct pool **ret_pool, struc
 	pool->log = options->log;
 	pool->probe_interval_us = options->probe_interval_us;
 	pool->probe_timeout_us = options->probe_timeout_us;
-	MUST(str_copy(str_from(options->internal_key), pool->internal_key, sizeof(pool->internal_key)));
-	snprintf(pool->key_header, sizeof(pool->key_header), "X-Internal-Key: %s", pool->internal_key);
+	pool->internal_key = options->internal_key;
 	pthread_mutex_init(&pool->lock, NULL);
 	pthread_mutex_init(&pool->order_lock, NULL);
 	pool_judge_init(&pool->judge, options->profile ? options->profile : profile_builtin("folder"));
@@ -404,8 +403,6 @@ void pool_stop(struct pool **pool_ref)
 	pool_judge_fini(&pool->judge);
 	pthread_mutex_destroy(&pool->lock);
 	pthread_mutex_destroy(&pool->order_lock);
-	mem_wipe(pool->internal_key, sizeof(pool->internal_key));
-	mem_wipe(pool->key_header, sizeof(pool->key_header));
 	free(pool);
 	*pool_ref = NULL;
 }

@@ -4,6 +4,7 @@
 #ifndef HENG_FOLDER_POOL_H
 #define HENG_FOLDER_POOL_H
 
+#include "folder/keyring.h"
 #include "core/judge.h"
 #include "core/node.h"
 #include "core/ring.h"
@@ -17,7 +18,7 @@
 struct pool;
 struct pool_options {
 	struct store *store;
-	const char *internal_key;
+	const struct internal_key *internal_key;
 	int64_t probe_interval_us, probe_timeout_us;
 	const struct profile *profile; /* copied; NULL: the built-in "folder" */
 	struct logfile *log;           /* of decisions; NULL: none. Outlives the pool */

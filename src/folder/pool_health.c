@@ -105,11 +105,11 @@ void pool_health_url(const char *addr, char target[POOL_HEALTH_URL_SIZE])
 	snprintf(target, POOL_HEALTH_URL_SIZE, "http://%s/health", addr);
 }
 
-int pool_health_ask(const char *addr, const char *internal_key, const char *order_header, int64_t timeout_us,
-		    struct pool_health *ret_health, struct err *err)
+int pool_health_ask(const char *addr, const struct internal_key *internal_key, const char *order_header,
+		    int64_t timeout_us, struct pool_health *ret_health, struct err *err)
 {
 	struct fetch_call call = FETCH_CALL_INIT;
-	char url[POOL_HEALTH_URL_SIZE], key_header[128];
+	char url[POOL_HEALTH_URL_SIZE];
 	struct fetch *fetch = NULL;
 	int result;
 
@@ -117,9 +117,8 @@ int pool_health_ask(const char *addr, const char *internal_key, const char *orde
 	if (result < 0)
 		return result;
 	pool_health_url(addr, url);
-	snprintf(key_header, sizeof(key_header), "X-Internal-Key: %s", internal_key);
 	call.url = url;
-	call.headers[0] = key_header;
+	call.headers[0] = internal_key_header(internal_key);
 	call.headers[1] = order_header;
 	call.connect_timeout_us = timeout_us;
 	call.timeout_us = timeout_us;

@@ -2,6 +2,7 @@
 #ifndef HENG_FOLDER_POOL_HEALTH_H
 #define HENG_FOLDER_POOL_HEALTH_H
 
+#include "folder/keyring.h"
 #include "base/str.h"
 #include "plug/store.h"
 
@@ -22,8 +23,8 @@ struct pool_health {
 int pool_health_parse(struct str body, struct pool_health *ret_health, struct err *err);
 void pool_health_url(const char *addr, char target[POOL_HEALTH_URL_SIZE]);
 /* Asks once, blocking at most timeout_us. order_header: what the node is to know of an operator's order; NULL: nothing. */
-int pool_health_ask(const char *addr, const char *internal_key, const char *order_header, int64_t timeout_us,
-		    struct pool_health *ret_health, struct err *err);
+int pool_health_ask(const char *addr, const struct internal_key *internal_key, const char *order_header,
+		    int64_t timeout_us, struct pool_health *ret_health, struct err *err);
 
 /* May this text stand as a host and port in a URL? Names, IPv4 and bracketed IPv6, each with a port. */
 bool pool_addr_is_valid(struct str addr);

@@ -42,8 +42,7 @@ struct pool_listener {
 struct pool {
 	struct store *store;
 	struct logfile *log;
-	char internal_key[65];
-	char key_header[96];
+	const struct internal_key *internal_key;
 	int64_t probe_interval_us, probe_timeout_us;
 	struct fetch *fetch; /* the probing thread's, but for fetch_wake */
 	pthread_t thread;

@@ -127,7 +127,7 @@ static void probe_prepare_locked(struct pool_entry *entry, int64_t now_us)
 	entry->probe_address_version = entry->address_version;
 	entry->call = FETCH_CALL_INIT;
 	entry->call.url = entry->url;
-	entry->call.headers[0] = pool->key_header;
+	entry->call.headers[0] = internal_key_header(pool->internal_key);
 	entry->call.headers[1] = pool_order_header(entry->order.order);
 	entry->call.connect_timeout_us = pool->probe_timeout_us;
 	entry->call.timeout_us = pool->probe_timeout_us;

@@ -1,7 +1,9 @@
-/* The nodes' addresses, asked for again while nodes do not answer: they may have been started elsewhere. */
+/* The nodes' addresses, asked for again while nodes do not answer: they may have been started elsewhere. And the key to sign with, asked for again
+ * when nodes refuse what it signed. */
 #include <stdio.h>
 
 #include "folder/push_impl.h"
+#include "base/mem.h"
 
 #define NODES_EVERY_US (1 * SEC_US)
 
@@ -10,6 +12,15 @@ static void nodes_called(struct fetch *fetch, struct fetch_call *call)
 	(void)fetch;
 	struct push *push = call->owner;
 	push->is_nodes_done = true;
+}
+
+/* Nodes that do not know the key we sign with any more: the cluster's keys were changed, and the scheduler gives this transfer another one. */
+static void push_take_key(struct push *push, const json_t *root)
+{
+	uint8_t key[TICKET_KEY_SIZE];
+	if (hex_decode(str_from(push_json_text(root, "transfer_key")), key, sizeof(key)))
+		memcpy(push->transfer_key, key, sizeof(key));
+	mem_wipe(key, sizeof(key));
 }
 
 void push_nodes_step(struct push *push, int64_t now_us)
@@ -23,8 +34,10 @@ void push_nodes_step(struct push *push, int64_t now_us)
 				       : NULL;
 		struct err err;
 		/* The addresses we have stay good enough when this fails: it is asked again while nodes do not answer. */
-		if (root != NULL)
+		if (root != NULL) {
 			(void)push_take_nodes(push, root, &err);
+			push_take_key(push, root);
+		}
 		json_decref(root);
 	}
 	if (push->is_nodes_running || !push->is_nodes_wanted || now_us - push->nodes_asked_us < NODES_EVERY_US)

@@ -212,6 +212,12 @@ static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_
 		return 0;
 	}
 	push->progress.retries++;
+	if (code == ERR_TICKET_BAD && chunk->try_count > 1) {
+		/* A fresh ticket did not help: the key that we sign with is another one now. It comes with the nodes. */
+		push->is_nodes_wanted = chunk->is_ask_due = true;
+		push_chunk_wait(push, chunk, now_us + push_retry_us(push, chunk->try_count, 0));
+		return 0;
+	}
 	if (fate == SEND_ASK || fate == SEND_ASK_CONFLICT) {
 		chunk->conflict_count += fate == SEND_ASK_CONFLICT;
 		push_again_ask(push, chunk);

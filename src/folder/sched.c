@@ -240,7 +240,7 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 	struct merge_options merging = {
 		.staging_dir = sched->staging_dir,
 		.final_dir = sched->final_dir,
-		.internal_key = sched->internal_keys[0],
+		.internal_key = &sched->keyring.internal,
 		.object_limit_count = (unsigned)conf->merge_objects,
 		.node_connection_limit = (unsigned)conf->merge_node_connections,
 		.node_lost_after_us = conf->node_lost_after_us,
@@ -248,16 +248,16 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 		.free_floor_bytes = conf->final_free_floor_bytes,
 	};
 	struct pool_options pooling = {
-		.internal_key = sched->internal_keys[0],
+		.internal_key = &sched->keyring.internal,
 		.probe_interval_us = conf->probe_interval_us,
 		.probe_timeout_us = conf->probe_timeout_us,
 		.profile = &sched->profile,
 	};
 	struct keeper_options keeping = {
-		.internal_key = sched->internal_keys[0],
+		.internal_key = &sched->keyring.internal,
 		.expiry_us = conf->transfer_expiry_us,
 	};
-	struct inventory_options listing = { .internal_key = sched->internal_keys[0] };
+	struct inventory_options listing = { .internal_key = &sched->keyring.internal };
 	char database[PATH_TEXT_MAX];
 	int result;
 
@@ -312,6 +312,7 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	sched = must_zalloc(1, sizeof(*sched));
 	sched->lock_fd = sched->final_fd = -1;
 	pthread_mutex_init(&sched->claim_lock, NULL);
+	keyring_init(&sched->keyring);
 	pulled_init(&sched->pulled);
 	sched->state_dir = must_strdup(conf->state_dir);
 	sched->spool_dir = path_or(NULL, conf->state_dir, "spool");
@@ -339,6 +340,18 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 		return err_wrap(err, "starting the scheduler");
 	}
 	*ret_sched = sched;
+	return 0;
+}
+
+int sched_reload(struct sched *sched, const struct sched_conf *conf, struct err *err)
+{
+	char ids[64];
+	const int result = keyring_load(&sched->keyring, conf->cluster_key_file, err);
+
+	if (result < 0)
+		return result;
+	keyring_ids(&sched->keyring, ids, sizeof(ids));
+	log_say(LOG_INFO, "the cluster's keys are now: %s", ids);
 	return 0;
 }
 

@@ -44,6 +44,9 @@ extern const struct conf_row sched_conf_rows[];
 struct sched;
 int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct err *err);
 const struct sock_addr *sched_addr(const struct sched *sched);
+/* Takes over the cluster keys of a configuration that was read anew, while calls go on; of the rest nothing. Fails with everything as it
+ * was. */
+int sched_reload(struct sched *sched, const struct sched_conf *conf, struct err *err);
 void sched_stop(struct sched **sched);
 
 #endif

@@ -6,29 +6,7 @@
 #include "base/mem.h"
 #include "sys/fs.h"
 
-#define KEY_FILE_MAX (64 * KIB)
-#define API_KEY_MAX  512 /* bytes of a key's text that we hash */
-
-static int load_keys(struct sched *sched, const char *path, struct err *err)
-{
-	struct buf text = BUF_INIT(KEY_FILE_MAX);
-	uint8_t derived[MAC_SIZE];
-	int result = fs_read_file(path, KEY_FILE_MAX, &text, err);
-
-	if (result == 0)
-		result = ticket_keys_parse(buf_str(&text), &sched->keys, err);
-	if (text.data)
-		mem_wipe(text.data, text.size);
-	buf_fini(&text);
-	if (result < 0)
-		return err_wrap(err, "reading the cluster keys of %s", path);
-	for (size_t i = 0; i < sched->keys.count; i++) {
-		mac_derive(sched->keys.keys[i].key, TICKET_KEY_SIZE, STR("internal"), derived);
-		hex_encode(derived, sizeof(derived), sched->internal_keys[i]);
-	}
-	mem_wipe(derived, sizeof(derived));
-	return 0;
-}
+#define API_KEY_MAX 512 /* bytes of a key's text that we hash */
 
 static bool user_name_is_valid(struct str name)
 {
@@ -69,7 +47,7 @@ static int check_user(const struct sched_user *users, size_t index, struct err *
 int sched_auth_load(struct sched *sched, const struct sched_conf *conf, struct err *err)
 {
 	const struct sched_user *users = conf->users.items;
-	int result = load_keys(sched, conf->cluster_key_file, err);
+	int result = keyring_load(&sched->keyring, conf->cluster_key_file, err);
 
 	if (result < 0)
 		return result;
@@ -97,8 +75,7 @@ int sched_auth_load(struct sched *sched, const struct sched_conf *conf, struct e
 void sched_auth_wipe(struct sched *sched)
 {
 	free(sched->users);
-	mem_wipe(&sched->keys, sizeof(sched->keys));
-	mem_wipe(sched->internal_keys, sizeof(sched->internal_keys));
+	keyring_fini(&sched->keyring);
 }
 
 const struct sched_account *sched_auth_user(const struct sched *sched, const struct http_call *call, struct err *err)
@@ -126,12 +103,7 @@ const struct sched_account *sched_auth_user(const struct sched *sched, const str
 
 bool sched_auth_is_internal(const struct sched *sched, const struct http_call *call)
 {
-	struct str shown = http_header(call, "X-Internal-Key");
-	bool is_known = false;
-
-	for (size_t i = 0; i < sched->keys.count; i++)
-		is_known |= str_eq_secret(shown, str_from(sched->internal_keys[i]));
-	return is_known;
+	return keyring_is_internal(&sched->keyring, http_header(call, "X-Internal-Key"));
 }
 
 struct sched_call *sched_client_call(struct http_call *call, void *app, int (*run)(struct sched_call *c))

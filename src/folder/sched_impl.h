@@ -8,6 +8,7 @@
 #include "folder/fold.h"
 #include "folder/inventory.h"
 #include "folder/keeper.h"
+#include "folder/keyring.h"
 #include "folder/merge.h"
 #include "folder/plan.h"
 #include "folder/pool.h"
@@ -63,8 +64,7 @@ struct sched {
 	struct work *work;  /* short calls on the store */
 	struct work *plans; /* its threads are the planners */
 	struct http_server *server;
-	struct ticket_keys keys;
-	char internal_keys[4][65]; /* one of each cluster key, the newest first */
+	struct keyring keyring;
 	struct sched_account *users;
 	size_t user_count;
 	char *state_dir, *spool_dir, *staging_dir, *final_dir;

@@ -110,14 +110,18 @@ static int write_object_line(struct page *page, const struct store_object *objec
 		.digest = page->transfer.digest,
 		.expires_wall_us = clock_wall_us() + c->sched->ticket_life_us,
 	};
+	struct ticket_keys keys;
 	char text[TICKET_TEXT_SIZE] = "-";
 	int result = 0;
 
 	memcpy(ticket.transfer_id, page->transfer.id, sizeof(ticket.transfer_id));
 	memcpy(ticket.user, page->transfer.user, sizeof(ticket.user));
 	/* An auditor reads the plan, and sends nothing. */
-	if (sched_may_write(c->user))
-		result = ticket_issue(&c->sched->keys, &ticket, text, &c->err);
+	if (sched_may_write(c->user)) {
+		keyring_get(&c->sched->keyring, &keys);
+		result = ticket_issue(&keys, &ticket, text, &c->err);
+		mem_wipe(&keys, sizeof(keys));
+	}
 	if (result < 0)
 		return err_wrap(&c->err, "issuing a ticket");
 	buf_printf(&c->answer, "O %" PRIu64 " %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", object->file_id,

@@ -90,11 +90,14 @@ void sched_json_nodes(struct json *json, struct sched *sched)
 /* Whoever holds this key may send chunks: an auditor may not, and a dry run has no transfer to send to. */
 static void json_transfer_key(struct json *json, struct sched_call *c, const struct store_transfer *transfer)
 {
+	struct ticket_keys keys;
 	uint8_t key[TICKET_KEY_SIZE];
 	char hex[2 * TICKET_KEY_SIZE + 1] = "";
 
 	if (sched_may_write(c->user) && transfer->id[0] != '\0') {
-		ticket_transfer_key(c->sched->keys.keys[0].key, transfer->id, key);
+		keyring_get(&c->sched->keyring, &keys);
+		ticket_transfer_key(keys.keys[0].key, transfer->id, key);
+		mem_wipe(&keys, sizeof(keys));
 		hex_encode(key, sizeof(key), hex);
 		mem_wipe(key, sizeof(key));
 	}
@@ -204,6 +207,7 @@ static int run_transfer_nodes(struct sched_call *c)
 	json_init(&json, &c->answer);
 	json_open(&json, NULL);
 	sched_json_nodes(&json, c->sched);
+	json_transfer_key(&json, c, &transfer);
 	json_i64(&json, "server_time_us", clock_wall_us());
 	json_close(&json);
 	return 0;

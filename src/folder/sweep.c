@@ -25,7 +25,8 @@
 struct sweep {
 	struct disk *disk;
 	int64_t interval_us, stray_after_us;
-	char url[URL_SIZE], removed_url[URL_SIZE], key_header[128];
+	char url[URL_SIZE], removed_url[URL_SIZE];
+	const struct internal_key *internal_key;
 	struct fetch *fetch;
 	pthread_t thread;
 	bool is_thread_started;
@@ -45,7 +46,7 @@ static bool post(struct sweep *sweep, const char *url, struct str lines, struct 
 {
 	struct fetch_call *call = &sweep->call;
 
-	fetch_call_post(call, url, sweep->key_header, "Content-Type: text/plain", lines);
+	fetch_call_post(call, url, internal_key_header(sweep->internal_key), "Content-Type: text/plain", lines);
 	call->connect_timeout_us = CONNECT_TIMEOUT_US;
 	call->timeout_us = CALL_TIMEOUT_US;
 	call->answer = BUF_INIT(ASK_MAX * LINE_BYTES);
@@ -259,7 +260,7 @@ int sweep_start(const struct sweep_options *options, struct sweep **ret_sweep, s
 	sweep->interval_us = options->interval_us;
 	sweep->stray_after_us = options->stray_after_us;
 	sweep->was_answered = true;
-	(void)snprintf(sweep->key_header, sizeof(sweep->key_header), "X-Internal-Key: %s", options->internal_key);
+	sweep->internal_key = options->internal_key;
 	if (snprintf(sweep->url, URL_SIZE, "%.*s/internal/v1/transfers/finished", (int)size, options->scheduler) >=
 		    URL_SIZE ||
 	    snprintf(sweep->removed_url, URL_SIZE, "%.*s/internal/v1/removed?node=%s", (int)size, options->scheduler,
@@ -295,7 +296,6 @@ void sweep_stop(struct sweep **sweep)
 	if (s->fetch)
 		fetch_free(&s->fetch);
 	buf_fini(&s->call.answer);
-	mem_wipe(s->key_header, sizeof(s->key_header));
 	free(s);
 	*sweep = NULL;
 }

@@ -6,12 +6,13 @@
 #define HENG_FOLDER_SWEEP_H
 
 #include "folder/disk.h"
+#include "folder/keyring.h"
 
 struct sweep;
 struct sweep_options {
-	struct disk *disk;        /* outlives the sweep */
-	const char *scheduler;    /* URL, http://host:port */
-	const char *internal_key; /* hex */
+	struct disk *disk;     /* outlives the sweep */
+	const char *scheduler; /* URL, http://host:port */
+	const struct internal_key *internal_key;
 	const char *node_id;
 	int64_t interval_us;    /* from the end of one to the start of the next */
 	int64_t stray_after_us; /* an unfinished chunk's file that nobody has written for that long goes */

@@ -34,6 +34,7 @@
 
 /* --- the scripted node --- */
 
+static const struct internal_key shown_key = { "X-Internal-Key: " WORLD_KEY };
 static bool has_key(struct http_call *call)
 {
 	struct world_node *node = http_app(call);
@@ -245,7 +246,7 @@ struct world *world_new(void)
 	world->digest = DIGEST_SHA256;
 	GOOD(store_sqlite_open(path, &world->store, &err));
 	const struct pool_options pooling = { .store = world->store,
-					      .internal_key = WORLD_KEY,
+					      .internal_key = &shown_key,
 					      .probe_interval_us = 50 * MSEC_US,
 					      .probe_timeout_us = 2 * SEC_US };
 	GOOD(pool_start(&pooling, &world->pool, &err));
@@ -259,7 +260,7 @@ struct world *world_new(void)
 	wait_for_ring(world);
 	world->options = (struct merge_options){ .staging_dir = world->staging_dir,
 						 .final_dir = world->final_dir,
-						 .internal_key = WORLD_KEY,
+						 .internal_key = &shown_key,
 						 .object_limit_count = 8,
 						 .node_connection_limit = 2,
 						 .node_lost_after_us = 300 * SEC_US };

@@ -20,6 +20,8 @@
 #define MANY     20000
 #define URL_SIZE (SOCK_TEXT_SIZE + 8)
 
+static const struct internal_key shown_key = { "X-Internal-Key: "
+					       "00" };
 static void refuse_begin(struct http_call *call, void *app)
 {
 	(void)app;
@@ -107,7 +109,7 @@ static void refused(void *owner, const struct store_receipt *receipt, bool is_re
 static struct courier *courier_with(const char *url, const char *journal_path)
 {
 	const struct courier_options options = { .scheduler = url,
-						 .internal_key = "00",
+						 .internal_key = &shown_key,
 						 .node = { .id = "n1", .addr = "127.0.0.1:1" },
 						 .journal_path = journal_path,
 						 .journal_limit_bytes = 64 * KIB,

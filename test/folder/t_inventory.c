@@ -22,6 +22,7 @@
 #define D2  "2222222222222222222222222222222222222222222222222222222222222222"
 #define MD5 "33333333333333333333333333333333"
 
+static const struct internal_key shown_key = { "X-Internal-Key: " KEY };
 static struct world *w;
 static struct pool *pool;
 static struct inventory *inventory;
@@ -84,7 +85,7 @@ static void script(struct fake_node *node, const char *start_id, const char *hel
 static void start_pool(void)
 {
 	const struct pool_options options = { .store = w->store,
-					      .internal_key = KEY,
+					      .internal_key = &shown_key,
 					      .probe_interval_us = 30 * MSEC_US,
 					      .probe_timeout_us = 2 * SEC_US };
 
@@ -102,7 +103,7 @@ static void start_pool(void)
 static void start_inventory(int64_t settle_us)
 {
 	const struct inventory_options options = {
-		.store = w->store, .pool = pool, .internal_key = KEY, .settle_us = settle_us
+		.store = w->store, .pool = pool, .internal_key = &shown_key, .settle_us = settle_us
 	};
 
 	assert_int_equal(inventory_start(&options, &inventory, &w->err), 0);

@@ -21,6 +21,7 @@
 #define INTERVAL_US    (20 * MSEC_US)
 #define SERVER_TIME_US 815
 
+static const struct internal_key shown_key = { "X-Internal-Key: " KEY };
 static struct {
 	struct http_server *server;
 	struct work *work;
@@ -137,7 +138,7 @@ static int start(const char *url, int64_t interval_us, struct err *err)
 {
 	const struct node_report_options options = {
 		.scheduler = url,
-		.internal_key = KEY,
+		.internal_key = &shown_key,
 		.self = self,
 		.fill = fill,
 		.take_time = take_time,

@@ -24,6 +24,7 @@
 
 /* --- a store that knows nodes only --- */
 
+static const struct internal_key shown_key = { "X-Internal-Key: " KEY };
 static struct {
 	struct store store;
 	struct store_node nodes[NODES_MAX];
@@ -104,7 +105,7 @@ static int tear_down(void **state)
 static void start(int64_t interval_us)
 {
 	const struct pool_options options = { .store = &memory.store,
-					      .internal_key = KEY,
+					      .internal_key = &shown_key,
 					      .probe_interval_us = interval_us,
 					      .probe_timeout_us = PROBE_US };
 

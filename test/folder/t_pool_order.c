@@ -17,6 +17,7 @@
 #define OFTEN_US (30 * MSEC_US)
 #define KEY      "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
+static const struct internal_key shown_key = { "X-Internal-Key: " KEY };
 static char dir[64];
 static struct store *store;
 static struct pool *pool;
@@ -25,9 +26,10 @@ static struct err err;
 
 static void pool_up(void)
 {
-	const struct pool_options options = {
-		.store = store, .internal_key = KEY, .probe_interval_us = OFTEN_US, .probe_timeout_us = 2 * SEC_US
-	};
+	const struct pool_options options = { .store = store,
+					      .internal_key = &shown_key,
+					      .probe_interval_us = OFTEN_US,
+					      .probe_timeout_us = 2 * SEC_US };
 
 	assert_int_equal(pool_start(&options, &pool, &err), 0);
 }
