@@ -121,16 +121,20 @@ void digest_feed_two(struct digest *a, struct digest *b, const void *data, size_
 	digest_feed(b, data, size);
 }
 
+void digest_bytes(struct digest *digest, uint8_t target[DIGEST_SIZE_MAX])
+{
+	if (digest->context)
+		MUST(EVP_DigestFinal_ex(digest->context, target, NULL) == 1);
+	else
+		sha256_end(&digest->sha256, target);
+}
+
 void digest_hex(struct digest *digest, char target[DIGEST_HEX_SIZE])
 {
-	unsigned char bytes[DIGEST_SIZE_MAX];
-	unsigned size = SHA256_BYTES;
+	uint8_t bytes[DIGEST_SIZE_MAX];
 
-	if (digest->context)
-		MUST(EVP_DigestFinal_ex(digest->context, bytes, &size) == 1);
-	else
-		sha256_end(&digest->sha256, bytes);
-	hex_encode(bytes, size, target);
+	digest_bytes(digest, bytes);
+	hex_encode(bytes, digest_size(digest->kind), target);
 }
 
 size_t digest_size(enum digest_kind kind)

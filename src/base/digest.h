@@ -23,6 +23,8 @@ void digest_feed(struct digest *digest, const void *data, size_t size);
 void digest_feed_two(struct digest *a, struct digest *b, const void *data, size_t size);
 /* Ends the computation; restart before feeding again. target holds DIGEST_HEX_SIZE. */
 void digest_hex(struct digest *digest, char target[DIGEST_HEX_SIZE]);
+/* The same as bytes; as many as digest_size says. */
+void digest_bytes(struct digest *digest, uint8_t target[DIGEST_SIZE_MAX]);
 
 size_t digest_size(enum digest_kind kind);        /* bytes: 16, 32, 32 */
 const char *digest_name(enum digest_kind kind);   /* "md5", "sha256", "sm3" */

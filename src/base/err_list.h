@@ -70,3 +70,4 @@ ERR(WAITING, 2205, SAME, 503, "waiting")
 
 ERR(STORE, 2301, SAME, 500, "store_failed")
 ERR(STORE_SCHEMA, 2302, NO, 500, "store_schema")
+ERR(AUDIT_BROKEN, 2303, NO, 500, "audit_broken")

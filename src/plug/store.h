@@ -105,8 +105,10 @@ struct store_receipt {
 
 struct store_audit {
 	int64_t at_wall_us;
-	const char *kind; /* "state", "chunk", "refused", "removed", "revised", "alert", "operator", "pulled" */
-	const char *transfer_id, *user, *node_id, *outcome, *detail; /* NULL allowed */
+	const char
+		*kind; /* "state", "chunk", "refused", "removed", "revised", "alert", "operator", "pulled", "audit" */
+	const char *transfer_id, *user, *node_id, *outcome, *detail; /* NULL allowed, as in the next */
+	const char *algorithm, *client_addr, *request_id, *user_agent;
 	uint64_t file_id, chunk_index;
 };
 
@@ -130,6 +132,13 @@ struct store_order {
 	bool is_weight_ordered; /* else the node's own weight counts */
 	uint32_t weight_milli;
 };
+
+/* See audit_chain.h. */
+struct audit_row;
+struct audit_query;
+struct audit_place;
+struct audit_point;
+struct audit_head;
 
 struct store;
 struct store_plan; /* a plan being written: one transaction */
@@ -235,7 +244,19 @@ struct store_ops {
 			  int64_t now_wall_us, uint64_t *ret_lost_count, struct err *err);
 	int (*order_list)(struct store *store, int (*each)(void *owner, const struct store_order *order), void *owner,
 			  struct err *err);
+	/* Every audit row, of this call and of all others, is chained to the one before it (audit_chain.h), in the transaction that writes it. */
 	int (*audit)(struct store *store, const struct store_audit *row, struct err *err);
+	/* Callbacks as above; what the row points to lives until the callback returns. A page looks at a bounded number of rows, so it may be short, even
+	 * empty: *ret_place is where it ended, the `after` of the next one, and *ret_more says whether there may be any. */
+	int (*audit_rows)(struct store *store, const struct audit_query *query,
+			  int (*each)(void *owner, const struct audit_row *row), void *owner,
+			  struct audit_place *ret_place, bool *ret_more, struct err *err);
+	int (*audit_head)(struct store *store, struct audit_head *ret, struct err *err);
+	/* Takes rows out that are in an archive: all up to to->id, whose hash must be the one given, after the anchor `from`. They are gone for good, the
+	 * anchor is *to, and `row` is written, in one transaction: keep the pieces small. -ERR_VERSION_CONFLICT when the anchor is another or the
+	 * row is not there as it was; nothing is taken then. The newest row stays always. */
+	int (*audit_cut)(struct store *store, const struct audit_point *from, const struct audit_point *to,
+			 const struct store_audit *row, struct err *err);
 };
 
 struct store {

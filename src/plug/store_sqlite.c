@@ -54,6 +54,9 @@ static const struct store_ops sqlite_ops = {
 	.order_save = sql_order_save,
 	.order_list = sql_order_list,
 	.audit = sql_audit_row,
+	.audit_rows = sql_audit_rows,
+	.audit_head = sql_audit_head,
+	.audit_cut = sql_audit_cut,
 };
 
 int store_sqlite_open(const char *path, struct store **ret_store, struct err *err)

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <sqlite3.h>
 
-#include "plug/store.h"
+#include "plug/audit_chain.h"
 
 enum sql_id {
 #define SQL(name, text) SQL_##name,
@@ -24,6 +24,11 @@ enum sql_id {
 struct sql_conn {
 	sqlite3 *db;
 	sqlite3_stmt *stmts[SQL_COUNT];
+	struct sql_audit_chain {
+		struct audit_hasher *hasher; /* NULL until the first row is written */
+		struct audit_point last;
+		bool is_read, is_moved; /* in the transaction at hand */
+	} audit;
 	struct sql_conn *next; /* in the list of idle readers */
 };
 
@@ -39,11 +44,15 @@ sqlite3_stmt *sql_stmt(struct sql_conn *conn, enum sql_id id, struct err *err);
 /* Steps a statement that gives no rows, and resets it. */
 int sql_run(struct sql_conn *conn, sqlite3_stmt *stmt, struct err *err, const char *doing);
 int sql_run_id(struct sql_conn *conn, enum sql_id id, struct err *err, const char *doing);
+/* A transaction: whoever writes into the audit begins and ends it by these, as the chain goes on only with a commit. */
+int sql_begin(struct sql_conn *conn, struct err *err, const char *doing);
+int sql_commit(struct sql_conn *conn, struct err *err, const char *doing);
 /* 1: a row is there; 0: no more (already reset); negative: failed (already reset). */
 int sql_row(struct sql_conn *conn, sqlite3_stmt *stmt, struct err *err, const char *doing);
 
 /* Bound memory must live until the statement has run. NULL text binds NULL. */
 void sql_bind_text(sqlite3_stmt *stmt, int index, const char *text);
+void sql_bind_str(sqlite3_stmt *stmt, int index, struct str text);
 void sql_bind_bytes(sqlite3_stmt *stmt, int index, struct str bytes);
 void sql_bind_i64(sqlite3_stmt *stmt, int index, int64_t value);
 void sql_bind_null(sqlite3_stmt *stmt, int index);
@@ -123,6 +132,8 @@ int sql_brief_read(struct sql_conn *conn, const char *id, struct sql_brief *brie
 /* A row of the audit table; receipt NULL: the fields of `row` only. In whatever transaction the connection is. */
 int sql_audit(struct sql_conn *conn, const struct store_audit *row, const struct store_receipt *receipt,
 	      struct err *err);
+/* Chains the rows from before there was a chain. */
+int sql_audit_chain_old(struct sql_conn *conn, struct err *err);
 /* As store->chunks_reopen, within the job at hand. */
 int sql_reopen(struct sql_conn *conn, const char *transfer_id, uint64_t file_id, const char *node_id,
 	       enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count, struct err *err);
@@ -208,5 +219,11 @@ int sql_order_save(struct store *store, const struct store_order *order, const s
 int sql_order_list(struct store *store, int (*each)(void *owner, const struct store_order *order), void *owner,
 		   struct err *err);
 int sql_audit_row(struct store *store, const struct store_audit *row, struct err *err);
+int sql_audit_rows(struct store *store, const struct audit_query *query,
+		   int (*each)(void *owner, const struct audit_row *row), void *owner, struct audit_place *ret_place,
+		   bool *ret_more, struct err *err);
+int sql_audit_head(struct store *store, struct audit_head *ret, struct err *err);
+int sql_audit_cut(struct store *store, const struct audit_point *from, const struct audit_point *to,
+		  const struct store_audit *row, struct err *err);
 
 #endif

@@ -111,6 +111,7 @@ void sql_conn_close(struct sql_conn *conn)
 {
 	for (size_t i = 0; i < SQL_COUNT; i++)
 		sqlite3_finalize(conn->stmts[i]);
+	audit_hasher_free(&conn->audit.hasher);
 	MUST(sqlite3_close(conn->db) == SQLITE_OK); /* fails only while a statement is left */
 	memset(conn, 0, sizeof(*conn));
 }
@@ -150,10 +151,39 @@ int sql_run_id(struct sql_conn *conn, enum sql_id id, struct err *err, const cha
 	return stmt ? sql_run(conn, stmt, err, doing) : -ERR_STORE;
 }
 
+int sql_begin(struct sql_conn *conn, struct err *err, const char *doing)
+{
+	/* Another process may have written since: the chain's end is read anew. */
+	conn->audit.is_read = conn->audit.is_moved = false;
+	return sql_run_id(conn, SQL_BEGIN, err, doing);
+}
+
+int sql_commit(struct sql_conn *conn, struct err *err, const char *doing)
+{
+	sqlite3_stmt *stmt;
+
+	if (conn->audit.is_moved) {
+		stmt = sql_stmt(conn, SQL_AUDIT_HEAD_SET, err);
+		if (!stmt)
+			return -ERR_STORE;
+		sql_bind_u64(stmt, 1, conn->audit.last.id);
+		sql_bind_bytes(stmt, 2, (struct str){ (const char *)conn->audit.last.hash, AUDIT_HASH_SIZE });
+		if (sql_run(conn, stmt, err, "keeping the end of the audit's chain") < 0)
+			return -ERR_STORE;
+	}
+	return sql_run_id(conn, SQL_COMMIT, err, doing);
+}
+
 /* What can fail here is a wrong index (our mistake) or memory for a small copy. */
 void sql_bind_text(sqlite3_stmt *stmt, int index, const char *text)
 {
 	MUST(sqlite3_bind_text(stmt, index, text, -1, SQLITE_STATIC) == SQLITE_OK);
+}
+
+void sql_bind_str(sqlite3_stmt *stmt, int index, struct str text)
+{
+	MUST(sqlite3_bind_text64(stmt, index, text.size ? text.data : "", text.size, SQLITE_STATIC, SQLITE_UTF8) ==
+	     SQLITE_OK);
 }
 
 void sql_bind_bytes(sqlite3_stmt *stmt, int index, struct str bytes)

@@ -108,10 +108,31 @@ SQL(REVISE_TOTALS,
     " digest_failed_count=digest_failed_count+?9, lost_count=lost_count+?10, merged_count=merged_count+?11,"
     " stored_bytes=stored_bytes+?12, last_file_id=?13, updated_us=max(updated_us,?14) WHERE num=?1")
 
-SQL(AUDIT_INSERT, "INSERT INTO audit (at_us, kind, transfer_id, user, node_id, outcome, detail, file_id, chunk_index, "
-		  "result, size_bytes,"
-		  " digest, node_addr, client_addr, request_id, user_agent, disk_path, started_us, finished_us)"
-		  " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)")
+#define AUDIT_COLUMNS                                                                                              \
+	"id, at_us, kind, transfer_id, user, node_id, outcome, detail, file_id, chunk_index, result, size_bytes, " \
+	"algorithm, digest, node_addr, client_addr, request_id, user_agent, disk_path, started_us, finished_us, "  \
+	"prev_hash, hash"
+#define AUDIT_WHERE                                                                               \
+	" AND (?4 IS NULL OR kind=?4) AND (?5 IS NULL OR user=?5) AND (?6 IS NULL OR node_id=?6)" \
+	" AND (?7 IS NULL OR outcome=?7) AND at_us>=?8 AND at_us<=?9"
+SQL(AUDIT_INSERT, "INSERT INTO audit (" AUDIT_COLUMNS ") VALUES"
+		  " (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23)")
+SQL(AUDIT_NEXT, "SELECT " AUDIT_COLUMNS " FROM audit WHERE id>?1 ORDER BY id LIMIT 1")
+SQL(AUDIT_LINK, "UPDATE audit SET prev_hash=?2, hash=?3 WHERE id=?1")
+SQL(AUDIT_PAGE, "SELECT " AUDIT_COLUMNS " FROM audit WHERE id>?1 AND id<=?2" AUDIT_WHERE " ORDER BY id LIMIT ?3")
+/* The rows of one transfer lie together, those of an object and of a chunk too. */
+SQL(AUDIT_OF_TRANSFER,
+    "SELECT " AUDIT_COLUMNS " FROM audit WHERE transfer_id=?10 AND (file_id, chunk_index, id)>(?11,?12,?1)"
+    " AND (file_id, chunk_index)<=(?13,?14) AND id<=?2" AUDIT_WHERE " ORDER BY file_id, chunk_index, id LIMIT ?3")
+SQL(AUDIT_HEAD, "SELECT last_id, last_hash, anchor_id, anchor_hash,"
+		" (SELECT max(id) FROM audit) FROM audit_head")
+SQL(AUDIT_HEAD_SET, "UPDATE audit_head SET last_id=?1, last_hash=?2")
+SQL(AUDIT_ANCHOR_SET, "UPDATE audit_head SET anchor_id=?1, anchor_hash=?2")
+SQL(AUDIT_HASH, "SELECT hash FROM audit WHERE id=?1")
+/* The anchor stands already: the trigger keeps all rows behind it. */
+SQL(AUDIT_CUT, "DELETE FROM audit WHERE id<=?1")
+#undef AUDIT_WHERE
+#undef AUDIT_COLUMNS
 SQL(NODE_SAVE, "INSERT INTO nodes (id, addr, incarnation, weight_milli, domain, seen_us) VALUES (?1,?2,?3,?4,?5,?6)"
 	       " ON CONFLICT (id) DO UPDATE SET addr=excluded.addr, incarnation=excluded.incarnation,"
 	       " weight_milli=excluded.weight_milli, domain=excluded.domain, seen_us=excluded.seen_us")

@@ -24,7 +24,7 @@ int sql_plan_open(struct store *store, const char *transfer_id, struct store_pla
 	plan = must_zalloc(1, sizeof(*plan));
 	plan->sqlite = sqlite;
 	(void)str_copy(str_from(transfer_id), plan->transfer_id, sizeof(plan->transfer_id));
-	if (sql_run_id(sql_plan_conn(plan), SQL_BEGIN, err, "starting a transaction") < 0) {
+	if (sql_begin(sql_plan_conn(plan), err, "starting a transaction") < 0) {
 		sql_plan_end(&plan);
 		return -ERR_STORE;
 	}
@@ -222,7 +222,7 @@ int sql_plan_commit(struct store_plan **plan, const struct store_transfer *trans
 	if (result == 0)
 		result = sql_audit(sql_plan_conn(p), &row, NULL, err);
 	if (result == 0)
-		result = sql_run_id(sql_plan_conn(p), SQL_COMMIT, err, "committing the plan");
+		result = sql_commit(sql_plan_conn(p), err, "committing the plan");
 	if (result < 0)
 		err_wrap(err, "planning transfer %s", p->transfer_id);
 	sql_plan_end(plan);

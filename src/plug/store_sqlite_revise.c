@@ -148,7 +148,7 @@ int sql_revise_commit(struct store_plan **plan, const struct store_transfer *tra
 	if (result == 0)
 		result = revise_totals(p, transfer, err);
 	if (result == 0)
-		result = sql_run_id(sql_plan_conn(p), SQL_COMMIT, err, "committing the revised plan");
+		result = sql_commit(sql_plan_conn(p), err, "committing the revised plan");
 	if (result < 0)
 		err_wrap(err, "revising transfer %s", p->transfer_id);
 	sql_plan_end(plan);

@@ -57,49 +57,6 @@ int sql_counters_add(struct sql_conn *conn, int64_t transfer_num, const int64_t 
 	return sql_run(conn, stmt, err, "keeping the transfer's counters");
 }
 
-int sql_audit(struct sql_conn *conn, const struct store_audit *row, const struct store_receipt *receipt,
-	      struct err *err)
-{
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_AUDIT_INSERT, err);
-
-	if (!stmt)
-		return -ERR_STORE;
-	sql_bind_i64(stmt, 1, row->at_wall_us);
-	sql_bind_text(stmt, 2, row->kind);
-	sql_bind_text(stmt, 3, row->transfer_id);
-	sql_bind_text(stmt, 4, row->user);
-	sql_bind_text(stmt, 5, row->node_id);
-	sql_bind_text(stmt, 6, row->outcome);
-	sql_bind_text(stmt, 7, row->detail);
-	sql_bind_u64(stmt, 8, row->file_id);
-	sql_bind_u64(stmt, 9, row->chunk_index);
-	if (receipt) {
-		sql_bind_text(stmt, 10, receipt->result == ERR_NONE ? "ok" : err_word(receipt->result));
-		sql_bind_u64(stmt, 11, receipt->size_bytes);
-		sql_bind_text(stmt, 12, receipt->digest);
-		sql_bind_text(stmt, 13, receipt->node_addr);
-		sql_bind_text(stmt, 14, receipt->client_addr);
-		sql_bind_text(stmt, 15, receipt->request_id);
-		sql_bind_text(stmt, 16, receipt->user_agent);
-		sql_bind_text(stmt, 17, receipt->disk_path);
-		sql_bind_i64(stmt, 18, receipt->started_wall_us);
-		sql_bind_i64(stmt, 19, receipt->finished_wall_us);
-	} else {
-		for (int i = 10; i <= 19; i++)
-			sql_bind_null(stmt, i);
-	}
-	return sql_run(conn, stmt, err, "writing an audit row");
-}
-
-static int audit_job(struct sql_conn *conn, void *arg, struct err *err) { return sql_audit(conn, arg, NULL, err); }
-
-int sql_audit_row(struct store *store, const struct store_audit *row, struct err *err)
-{
-	struct store_audit copy = *row;
-
-	return sql_writer_do(&sqlite_of(store)->writer, audit_job, &copy, err);
-}
-
 struct move_job {
 	const struct store_transfer *transfer;
 	enum transfer_state state;

@@ -16,6 +16,7 @@ static void batch_failed(struct sql_job *batch, const struct err *why)
 static int job_run(struct sql_conn *conn, struct sql_job *job, struct err *err)
 {
 	struct err own = ERR_INIT;
+	const struct sql_audit_chain before = conn->audit;
 
 	if (sql_run_id(conn, SQL_SAVE, err, "starting a part of a transaction") < 0)
 		return -ERR_STORE;
@@ -30,6 +31,9 @@ static int job_run(struct sql_conn *conn, struct sql_job *job, struct err *err)
 		}
 		if (sql_run_id(conn, SQL_SAVE_UNDO, err, "taking back a part of a transaction") < 0)
 			return -ERR_STORE;
+		conn->audit.last = before.last;
+		conn->audit.is_read = before.is_read;
+		conn->audit.is_moved = before.is_moved;
 	}
 	return sql_run_id(conn, SQL_SAVE_RELEASE, err, "ending a part of a transaction");
 }
@@ -37,12 +41,12 @@ static int job_run(struct sql_conn *conn, struct sql_job *job, struct err *err)
 static void batch_run(struct sql_conn *conn, struct sql_job *batch)
 {
 	struct err err = ERR_INIT;
-	int result = sql_run_id(conn, SQL_BEGIN, &err, "starting a transaction");
+	int result = sql_begin(conn, &err, "starting a transaction");
 
 	for (struct sql_job *job = batch; job && result >= 0; job = job->next)
 		result = job_run(conn, job, &err);
 	if (result >= 0)
-		result = sql_run_id(conn, SQL_COMMIT, &err, "committing a transaction");
+		result = sql_commit(conn, &err, "committing a transaction");
 	if (result >= 0)
 		return;
 	if (!sqlite3_get_autocommit(conn->db))

@@ -62,6 +62,7 @@ static void test_sqlite_audit_has_a_row_for_everything(void **state)
 			 1);
 	(void)ask(w, "DELETE FROM audit");
 	(void)ask(w, "UPDATE audit SET outcome='stored'");
+	(void)ask(w, "UPDATE audit SET hash=prev_hash");
 	assert_int_equal(ask(w, "SELECT count(*) FROM audit"), 8);
 	assert_int_equal(ask(w, "SELECT count(*) FROM audit WHERE outcome='stored'"), 3);
 }
@@ -139,11 +140,28 @@ static void test_sqlite_brings_an_old_file_up_to_date(void **state)
 	(void)ask(w, "DROP INDEX transfers_idle");
 	(void)ask(w, "DROP INDEX transfers_uncleaned");
 	(void)ask(w, "DROP TABLE node_orders");
+	(void)ask(w, "DROP TRIGGER audit_keeps_rows");
+	(void)ask(w, "DROP TRIGGER audit_keeps_text");
+	(void)ask(w, "DROP INDEX audit_chunk");
+	(void)ask(w, "DROP VIEW audit_view");
+	(void)ask(w, "ALTER TABLE audit DROP COLUMN algorithm");
+	(void)ask(w, "ALTER TABLE audit DROP COLUMN prev_hash");
+	(void)ask(w, "ALTER TABLE audit DROP COLUMN hash");
+	(void)ask(w, "DROP TABLE audit_head");
+	(void)ask(w, "CREATE INDEX audit_transfer ON audit (transfer_id)");
+	(void)ask(w, "CREATE VIEW audit_view AS SELECT * FROM audit");
+	(void)ask(w, "CREATE TRIGGER audit_keeps_rows BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'no'); END");
+	(void)ask(w, "CREATE TRIGGER audit_keeps_text BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'no'); END");
+	(void)ask(w, "INSERT INTO audit (at_us, kind, user) VALUES (5, 'operator', CAST(x'ff' AS TEXT))");
 	(void)ask(w, "PRAGMA user_version=1");
 	assert_int_equal(world_open(w), 0);
 	assert_int_equal(ask(w, "PRAGMA user_version"), version);
 	assert_int_equal(w->store->ops->transfer_get(w->store, id_a, &t, &w->err), 0);
 	assert_int_equal(t.copies, 1);
+	/* What was there is chained as it is, bytes that are no text too. */
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit WHERE length(hash)=32 AND length(prev_hash)=32"), 2);
+	assert_int_equal(ask(w, "SELECT last_id FROM audit_head WHERE last_hash=(SELECT hash FROM audit WHERE id=2)"), 2);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit b JOIN audit a ON b.prev_hash=a.hash WHERE b.id=2"), 1);
 	assert_string_equal(chunk_get(w, id_a, 1, 0).copy_node, "");
 	assert_int_equal(
 		ask(w, "SELECT count(*) FROM sqlite_schema WHERE name IN ('transfers_idle', 'transfers_uncleaned')"),
