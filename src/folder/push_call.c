@@ -14,7 +14,6 @@
 #define PUSH_TICK_US            (100 * MSEC_US)
 #define PUSH_STALL_US           (30 * SEC_US)
 #define PUSH_ANSWER_MAX         (4 * MIB)
-#define PUSH_SILENCE_US         (3 * SEC_US)            /* after which it is said what is waited for */
 #define PUSH_TIME_MAX_US        (253402300800 * SEC_US) /* the year 10000 */
 
 bool push_is_interrupted(const struct push *push)
@@ -118,6 +117,13 @@ static bool push_addr_is_valid(const char *addr)
 	       strspn(addr, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-_:[]%") == size;
 }
 
+/* One that came back, here or elsewhere, is tried at once. */
+static void push_node_is_back(struct push_node *node)
+{
+	node->connect_failure_count = 0;
+	node->down_until_us = 0;
+}
+
 int push_take_nodes(struct push *push, const json_t *root, struct err *err)
 {
 	const json_t *list = json_object_get(root, "nodes");
@@ -131,12 +137,15 @@ int push_take_nodes(struct push *push, const json_t *root, struct err *err)
 		if (r < 0)
 			return r;
 		struct push_node *node = &push->nodes[index];
+		bool was_doubted = node->is_doubted;
+		node->is_doubted = json_is_false(json_object_get(item, "takes_work")) ||
+				   push_json_u64(item, "missed") > 0;
+		if (was_doubted && !node->is_doubted)
+			push_node_is_back(node);
 		if (!push_addr_is_valid(addr) || strcmp(node->addr, addr) == 0)
 			continue;
-		/* A node that came back elsewhere is tried at once. */
 		snprintf(node->addr, sizeof(node->addr), "%s", addr);
-		node->connect_failure_count = 0;
-		node->down_until_us = 0;
+		push_node_is_back(node);
 	}
 	push->is_nodes_wanted = false;
 	return 0;

@@ -1,5 +1,5 @@
 /* Inside the push: one pushing thread that talks (push.c, push_buffers.c, push_call.c, push_plan.c, push_send.c,
- * push_again.c, push_nodes.c, push_pending.c) and a few reader threads that open, check,
+ * push_again.c, push_nodes.c, push_watch.c, push_pending.c) and a few reader threads that open, check,
  * read and hash files (push_read.c). They meet at struct push_shared only. */
 #ifndef HENG_FOLDER_PUSH_IMPL_H
 #define HENG_FOLDER_PUSH_IMPL_H
@@ -28,6 +28,7 @@
 /* Planned chunks waiting for a reader below which the next page is asked for. */
 #define PUSH_PLAN_LOW        1000
 #define PUSH_SILENCE_US      (3 * SEC_US) /* after which it is said what is waited for */
+#define PUSH_DOWN_US         (5 * SEC_US) /* a node that does not answer is left alone for so long */
 #define PUSH_TRIES_MAX       10
 #define PUSH_TRIES_SAME_NODE 3
 
@@ -99,6 +100,7 @@ struct push_chunk {
 	int64_t due_us;
 	int64_t started_us; /* of the attempt */
 	int64_t seen_bytes; /* of the call's bytes_sent, for the sign of life */
+	int64_t moved_us;   /* when they last grew, or the attempt began */
 	uint16_t sent_to;
 	struct fetch_call call;
 	char url[PUSH_CALL_URL_SIZE], token_header[TICKET_TOKEN_SIZE + 32], digest_header[DIGEST_HEX_SIZE + 32],
@@ -158,6 +160,10 @@ struct push_node {
 	int64_t down_until_us;
 	int64_t failing_since_us; /* the first failure to reach it since it last took a chunk; 0: none */
 	int64_t noticed_us;
+	int64_t answered_us;     /* its last answer to a chunk, whatever it was */
+	int64_t silent_us;       /* the last step in which a call to it was silent for too long, */
+	int64_t silent_since_us; /* and since when it was */
+	bool is_doubted;         /* by the scheduler's last word: it takes no work, or missed its last probe */
 	uint64_t bytes, chunk_count;
 };
 
@@ -219,7 +225,9 @@ struct push {
 	struct fetch_call nodes_call;
 	char nodes_url[PUSH_CALL_URL_SIZE];
 	bool is_nodes_running, is_nodes_done, is_nodes_wanted;
-	int64_t nodes_asked_us;
+	int64_t nodes_due_us;     /* not asked before */
+	int64_t nodes_heard_us;   /* the last answer */
+	unsigned nodes_try_count; /* in a row */
 
 	struct push_chunks waiting; /* ready or waiting for their time */
 	struct push_chunks sending; /* calls under way, sending or asking */
@@ -341,6 +349,13 @@ void push_pending_fini(struct push *push);
 
 /* push_nodes.c */
 void push_nodes_step(struct push *push, int64_t now_us); /* once a second at most, while is_nodes_wanted */
+
+/* push_watch.c */
+/* Before anything else in a step: notes what moved, and which nodes are silent; of those it is asked. */
+void push_watch_step(struct push *push, int64_t now_us);
+/* Is the call to be given up, since its node is silent, the scheduler doubts it too, and another candidate is well: the one at ret_at? After
+ * push_watch_step of the same time. */
+bool push_watch_is_lost(const struct push *push, const struct push_chunk *chunk, int64_t now_us, unsigned *ret_at);
 
 /* push_copies.c: a chunk that is wanted on more than one node */
 /* After an acknowledgement of the candidate whose turn it was: true when another one is to have the chunk too; that one left the list. */

@@ -8,7 +8,6 @@
 
 #define SEND_SIGNATURE_LIFE_US (120 * SEC_US)
 #define SEND_STALL_US          (15 * SEC_US)
-#define SEND_DOWN_US           (5 * SEC_US)
 #define SEND_DOWN_FAILURES     3
 #define SEND_NOTICE_EVERY_US   (1 * SEC_US)
 #define SEND_STEP_MAX_US       (100 * MSEC_US)
@@ -85,19 +84,27 @@ void push_chunk_put_off(struct push *push, struct push_chunk *chunk)
 	push_chunk_release(push, chunk);
 }
 
+static void send_turn_to(struct push *push, struct push_chunk *chunk, unsigned node_at)
+{
+	chunk->try_here_count = 0;
+	chunk->node_at = node_at;
+	if (chunk->node_count > 1)
+		push->progress.failovers++;
+}
+
+static void send_tell_turn(struct push *push, const struct push_chunk *chunk)
+{
+	struct push_node *from = &push->nodes[chunk->sent_to];
+	send_notice(push, from, "chunk %llu/%llu goes to %s instead of %s: %s", (unsigned long long)chunk->file_id,
+		    (unsigned long long)chunk->chunk_index, send_node(push, chunk)->id, from->id, push->last_err.text);
+}
+
 /* This candidate will not do: the next one, at once; after a whole round only after a pause. */
 static int64_t send_next_candidate(struct push *push, struct push_chunk *chunk, int64_t now_us)
 {
-	const char *from = send_node(push, chunk)->id;
-	chunk->try_here_count = 0;
-	chunk->node_at = (chunk->node_at + 1) % chunk->node_count;
-	if (chunk->node_count > 1)
-		push->progress.failovers++;
-	if (chunk->node_at != 0 && chunk->node_count > 1) {
-		send_notice(push, &push->nodes[chunk->nodes[chunk->node_at - 1]],
-			    "chunk %llu/%llu goes to %s instead of %s: %s", (unsigned long long)chunk->file_id,
-			    (unsigned long long)chunk->chunk_index, send_node(push, chunk)->id, from,
-			    push->last_err.text);
+	send_turn_to(push, chunk, (chunk->node_at + 1) % chunk->node_count);
+	if (chunk->node_at != 0) {
+		send_tell_turn(push, chunk);
 		return now_us;
 	}
 	chunk->is_ask_due = true;
@@ -111,9 +118,9 @@ static void send_note_connect_failure(struct push *push, struct push_node *node,
 		node->failing_since_us = now_us;
 	push->is_nodes_wanted = true;
 	if (node->connect_failure_count >= SEND_DOWN_FAILURES && node->down_until_us <= now_us) {
-		node->down_until_us = now_us + SEND_DOWN_US;
-		send_notice(push, node, "node %s at %s does not answer; its chunks go elsewhere for a while", node->id,
-			    node->addr);
+		node->down_until_us = now_us + PUSH_DOWN_US;
+		send_notice(push, node, "node %s at %s does not answer; its chunks go elsewhere for a while: %s",
+			    node->id, node->addr, push->last_err.text);
 	}
 }
 
@@ -183,6 +190,44 @@ static bool send_is_congestion(enum err_code code)
 	       code == ERR_SCHEDULER_DOWN;
 }
 
+/* After an attempt that failed, for the reason in last_err. False: that was the last one in this pass. */
+static bool send_may_try_again(struct push *push, struct push_chunk *chunk)
+{
+	if (chunk->try_count < PUSH_TRIES_MAX) {
+		push->progress.retries++;
+		return true;
+	}
+	send_notice(push, NULL, "chunk %llu/%llu is put off after %u tries: %s", (unsigned long long)chunk->file_id,
+		    (unsigned long long)chunk->chunk_index, chunk->try_count, push->last_err.text);
+	push_chunk_put_off(push, chunk);
+	return false;
+}
+
+static void send_again(struct push *push, struct push_chunk *chunk, enum send_fate fate, int64_t now_us)
+{
+	struct push_node *node = &push->nodes[chunk->sent_to];
+	if (!send_may_try_again(push, chunk))
+		return;
+	if (chunk->call.err.code == ERR_TICKET_BAD && chunk->try_count > 1) {
+		/* A fresh ticket did not help: the key that we sign with is another one now. It comes with the nodes. */
+		push->is_nodes_wanted = chunk->is_ask_due = true;
+		push_chunk_wait(push, chunk, now_us + push_retry_us(push, chunk->try_count, 0));
+		return;
+	}
+	if (fate == SEND_ASK || fate == SEND_ASK_CONFLICT) {
+		chunk->conflict_count += fate == SEND_ASK_CONFLICT;
+		push_again_ask(push, chunk);
+		return;
+	}
+	if (fate == SEND_OTHER || chunk->try_here_count >= PUSH_TRIES_SAME_NODE) {
+		push_chunk_wait(push, chunk, send_next_candidate(push, chunk, now_us));
+		return;
+	}
+	send_notice(push, node, "chunk %llu/%llu is sent to %s again: %s", (unsigned long long)chunk->file_id,
+		    (unsigned long long)chunk->chunk_index, node->id, push->last_err.text);
+	push_chunk_wait(push, chunk, now_us + push_retry_us(push, chunk->try_here_count, chunk->call.retry_after_us));
+}
+
 static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err)
 {
 	enum err_code code = chunk->call.err.code;
@@ -204,33 +249,24 @@ static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_
 		push_pace_refused(&push->pace, chunk->started_us, now_us);
 	if (code == ERR_CONNECT || code == ERR_TIMEOUT)
 		send_note_connect_failure(push, node, code == ERR_TIMEOUT, now_us);
-	if (chunk->try_count >= PUSH_TRIES_MAX) {
-		send_notice(push, NULL, "chunk %llu/%llu is put off after %u tries: %s",
-			    (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index,
-			    chunk->try_count, push->last_err.text);
-		push_chunk_put_off(push, chunk);
-		return 0;
-	}
-	push->progress.retries++;
-	if (code == ERR_TICKET_BAD && chunk->try_count > 1) {
-		/* A fresh ticket did not help: the key that we sign with is another one now. It comes with the nodes. */
-		push->is_nodes_wanted = chunk->is_ask_due = true;
-		push_chunk_wait(push, chunk, now_us + push_retry_us(push, chunk->try_count, 0));
-		return 0;
-	}
-	if (fate == SEND_ASK || fate == SEND_ASK_CONFLICT) {
-		chunk->conflict_count += fate == SEND_ASK_CONFLICT;
-		push_again_ask(push, chunk);
-		return 0;
-	}
-	if (fate == SEND_OTHER || chunk->try_here_count >= PUSH_TRIES_SAME_NODE) {
-		push_chunk_wait(push, chunk, send_next_candidate(push, chunk, now_us));
-		return 0;
-	}
-	send_notice(push, node, "chunk %llu/%llu is sent to %s again: %s", (unsigned long long)chunk->file_id,
-		    (unsigned long long)chunk->chunk_index, node->id, push->last_err.text);
-	push_chunk_wait(push, chunk, now_us + push_retry_us(push, chunk->try_here_count, chunk->call.retry_after_us));
+	send_again(push, chunk, fate, now_us);
 	return 0;
+}
+
+/* Its node hangs, and the one at node_at is well. What the node may still do with what it has is fenced off, as with any attempt that comes late. It
+ * says nothing about how much the others can take. */
+static void send_give_up(struct push *push, struct push_chunk *chunk, unsigned node_at, int64_t now_us)
+{
+	struct push_node *node = &push->nodes[chunk->sent_to];
+	fetch_cancel(push->fetch, &chunk->call);
+	err_set(&push->last_err, ERR_TIMEOUT, "node %s: no sign of life for %lld s, and the scheduler misses it too",
+		node->id, (long long)((now_us - node->silent_since_us) / SEC_US));
+	send_note_connect_failure(push, node, true, now_us);
+	if (!send_may_try_again(push, chunk))
+		return;
+	send_turn_to(push, chunk, node_at);
+	send_tell_turn(push, chunk);
+	push_chunk_wait(push, chunk, now_us);
 }
 
 static int send_returned(struct push *push, struct push_chunk *chunk, int64_t now_us, struct err *err)
@@ -290,7 +326,7 @@ static int send_put(struct push *push, struct push_chunk *chunk, int64_t now_us,
 	chunk->sent_to = chunk->nodes[chunk->node_at];
 	chunk->try_count++;
 	chunk->try_here_count++;
-	chunk->started_us = now_us;
+	chunk->started_us = chunk->moved_us = now_us;
 	push_chunk_start(push, chunk, CHUNK_IS_SENDING);
 	return 0;
 }
@@ -317,7 +353,7 @@ static int send_attempt(struct push *push, struct push_chunk *chunk, int64_t now
 /* Turns to the first candidate, from this one on, that is not known to be down. Without one: when the first of them is worth a try again. */
 static bool send_find_candidate(struct push *push, struct push_chunk *chunk, int64_t now_us, int64_t *ret_due_us)
 {
-	int64_t due_us = now_us + SEND_DOWN_US;
+	int64_t due_us = now_us + PUSH_DOWN_US;
 	for (unsigned i = 0; i < chunk->node_count; i++) {
 		unsigned at = (chunk->node_at + i) % chunk->node_count;
 		const struct push_node *node = &push->nodes[chunk->nodes[at]];
@@ -407,30 +443,20 @@ static void send_take_ready(struct push *push, int64_t now_us)
 	}
 }
 
-/* Bytes of a first attempt moving are a sign of life, so that big chunks over a slow link are not taken for a standstill. Those of
- * repeated attempts are not: a node may take the bytes again and again and never acknowledge them. */
-static void send_watch_life(struct push *push, int64_t now_us)
-{
-	for (struct push_chunk *chunk = push->sending.head; chunk != NULL; chunk = chunk->next) {
-		if (chunk->phase == CHUNK_IS_SENDING && chunk->try_count == 1 &&
-		    chunk->call.bytes_sent > chunk->seen_bytes) {
-			chunk->seen_bytes = chunk->call.bytes_sent;
-			push->life_us = now_us;
-		}
-	}
-}
-
 int push_send_step(struct push *push, int64_t now_us, struct err *err)
 {
 	send_take_ready(push, now_us);
-	send_watch_life(push, now_us);
+	push_watch_step(push, now_us);
 	struct push_chunks under_way = push->sending;
 	push_chunks_init(&push->sending);
 	push->sending_count = 0;
 	struct push_chunk *chunk;
 	int r = 0;
 	while ((chunk = push_chunks_take(&under_way)) != NULL) {
-		if (!chunk->is_done) {
+		unsigned node_at;
+		if (!chunk->is_done && push_watch_is_lost(push, chunk, now_us, &node_at)) {
+			send_give_up(push, chunk, node_at, now_us);
+		} else if (!chunk->is_done) {
 			push_chunks_add(&push->sending, chunk);
 			push->sending_count++;
 		} else if (r < 0) {

@@ -81,6 +81,7 @@ void sched_json_nodes(struct json *json, struct sched *sched)
 		json_c(json, "id", nodes[i].id);
 		json_c(json, "addr", nodes[i].addr);
 		json_bool(json, "takes_work", nodes[i].takes_work);
+		json_u64(json, "missed", nodes[i].missed_count);
 		json_close(json);
 	}
 	json_close_list(json);
