@@ -66,6 +66,11 @@ int64_t http_body_size(const struct http_call *call)
 }
 
 const struct sock_addr *http_peer(const struct http_call *call) { return &call_conn(call)->peer; }
+const struct tls_peer *http_peer_cert(const struct http_call *call)
+{
+	return stream_tls_peer(&call_conn(call)->stream);
+}
+bool http_is_tls(const struct http_call *call) { return call_conn(call)->thread->server->options.tls != NULL; }
 const char *http_request_id(const struct http_call *call) { return call->id; }
 struct loop *http_loop(const struct http_call *call) { return call_conn(call)->thread->loop; }
 void *http_app(const struct http_call *call) { return call_conn(call)->thread->server->app; }

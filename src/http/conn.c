@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 static void recv_head(struct http_conn *conn);
@@ -314,7 +313,7 @@ static void reply_sent(struct http_conn *conn)
 		return;
 	}
 	/* Closing while the peer still sends would make the kernel answer with a reset, which can destroy the reply before it is read. */
-	shutdown(conn->stream.fd, SHUT_WR);
+	stream_shut(&conn->stream);
 	conn->state = CONN_LINGER;
 	conn_set_timer(conn, CONN_LINGER_US);
 	linger(conn);
@@ -399,7 +398,10 @@ void conn_new(struct http_thread *thread, int fd, bool is_refused)
 	conn->is_refused = is_refused;
 	conn->file_fd = -1;
 	conn->out = BUF_INIT(SIZE_MAX / 2);
-	stream_socket_init(&conn->stream, thread->loop, fd);
+	if (thread->server->options.tls)
+		stream_tls_init(&conn->stream, thread->loop, fd, thread->server->options.tls);
+	else
+		stream_socket_init(&conn->stream, thread->loop, fd);
 	conn->recv_op = (struct op){ .done = on_recv, .owner = conn };
 	conn->send_op = (struct op){ .done = on_send, .owner = conn };
 	conn->timer = (struct timer){ .fire = on_timer, .owner = conn };

@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 #include "http/server.h"
-#include "sys/stream.h"
+#include "sys/tls_stream.h"
 #include "wire/http1.h"
 
 #define CONN_HEAD_FIRST_BYTES (4 * KIB)

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "sys/loop.h"
 #include "sys/sock.h"
+#include "sys/tls.h"
 #include "sys/work.h"
 
 struct http_server;
@@ -32,6 +33,7 @@ struct http_options {
 	uint64_t body_rate_min_bps; /* bytes per second, average after the first 10 s; slower: 408 and close; 0: off */
 	int64_t send_stall_timeout_us;
 	size_t body_buffer_bytes;            /* a piece given to the sink is at most this; 256 KiB */
+	struct tls *tls;                     /* NULL: none. Has a certificate; outlives the server */
 	int64_t (*wall_us)(const void *app); /* the time told in answers to failures; NULL: this machine's */
 };
 extern const struct http_options http_options_default;
@@ -56,6 +58,10 @@ bool http_query(const struct http_call *call, const char *name, char *target, si
 struct str http_header(const struct http_call *call, const char *name);
 int64_t http_body_size(const struct http_call *call); /* Content-Length, 0 without a body, -1 for chunked */
 const struct sock_addr *http_peer(const struct http_call *call);
+/* The certificate that the caller has shown and proved to hold, of an authority that the server believes; NULL: it has shown none, or there is no
+ * TLS. Lives as long as the call. */
+const struct tls_peer *http_peer_cert(const struct http_call *call);
+bool http_is_tls(const struct http_call *call);
 const char *http_request_id(const struct http_call *call); /* made by the server, also sent as X-Request-Id */
 struct loop *http_loop(const struct http_call *call);
 void *http_app(const struct http_call *call);

@@ -74,6 +74,7 @@ int loop_new(enum loop_backend backend, struct loop **ret_loop, struct err *err)
 
 	*ret_loop = NULL;
 	op_list_init(&loop->submitted);
+	op_list_init(&loop->finished);
 	loop_tick(loop);
 	timer_wheel_init(&loop->wheel, loop->now_us);
 	/* Non-blocking: a multishot poll may report more wake-ups than there are counts left to read. */
@@ -151,6 +152,24 @@ void loop_sendfile(struct loop *loop, struct op *op, int fd, int file_fd, int64_
 	submit(loop, op, OP_SENDFILE, fd);
 }
 
+void loop_read(struct loop *loop, struct op *op, int file_fd, int64_t offset, void *target, size_t size)
+{
+	op->data = target;
+	op->size = size;
+	op->offset = offset;
+	submit(loop, op, OP_READ, file_fd);
+}
+
+void loop_finish(struct loop *loop, struct op *op, int result)
+{
+	MUST(!op->is_pending && op->done);
+	op->is_pending = true;
+	op->is_cancelled = false;
+	op->result = result;
+	loop->pending_count++;
+	op_list_append(&loop->finished, op);
+}
+
 void loop_cancel(struct loop *loop, struct op *op)
 {
 	if (!op->is_pending || op->is_cancelled)
@@ -222,6 +241,20 @@ static void run_posts(struct loop *loop)
 	}
 }
 
+/* Up to the one that was last when this began: what their callbacks finish at once is for the next turn, so that timers get theirs. */
+static void run_finished(struct loop *loop)
+{
+	struct op *last = loop->finished.head.prev;
+
+	if (last == &loop->finished.head)
+		return;
+	for (bool is_last = false; !is_last;) {
+		struct op *op = op_list_take(&loop->finished);
+		is_last = op == last;
+		loop_complete(loop, op, op->result);
+	}
+}
+
 /* Writing to a closed connection must be a result, not a signal; sendfile has no flag to say so. */
 static void start(struct loop *loop)
 {
@@ -243,9 +276,10 @@ void loop_turn(struct loop *loop, int64_t timeout_us)
 	wait_us = timer_wheel_wait_us(&loop->wheel, clock_mono_us());
 	if (wait_us < 0 || (timeout_us >= 0 && timeout_us < wait_us))
 		wait_us = timeout_us;
-	if (atomic_load(&loop->posted))
+	if (atomic_load(&loop->posted) || !op_list_is_empty(&loop->finished))
 		wait_us = 0;
 	loop->ops->turn(loop, wait_us);
+	run_finished(loop);
 	(void)timer_wheel_step(&loop->wheel, loop->now_us);
 	run_posts(loop);
 }

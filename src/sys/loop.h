@@ -62,6 +62,11 @@ void loop_send(struct loop *loop, struct op *op, int fd, const void *data, size_
 /* File to socket without a copy through user space where the back end can (sendfile in epoll; splice or read+send in uring); may be short.
  * The offset is the file's, not its position. */
 void loop_sendfile(struct loop *loop, struct op *op, int fd, int file_fd, int64_t offset, size_t size);
+/* From a file; 0 at its end. Where the back end is epoll the read blocks like a sendfile does: for what is likely in memory. */
+void loop_read(struct loop *loop, struct op *op, int file_fd, int64_t offset, void *target, size_t size);
+/* For streams that make one operation of several: ends one that is with no back end. Its callback comes in this turn or the next, as ever
+ * not from within this call. Such an operation is not for loop_cancel. */
+void loop_finish(struct loop *loop, struct op *op, int result);
 /* Asks for the operation to end soon; its callback still comes, once, later: with -ECANCELED, or with its result when it was done before
  * the request came through. An accept gives no descriptor after this. No-op when not pending. */
 void loop_cancel(struct loop *loop, struct op *op);

@@ -87,6 +87,9 @@ static int try_once(struct op *op)
 	case OP_SENDFILE:
 		count = sendfile(op->fd, op->file_fd, &offset, min_size(op->size, SENDFILE_MAX));
 		break;
+	case OP_READ:
+		count = pread(op->fd, op->data, min_size(op->size, INT_MAX), offset);
+		break;
 	}
 	return count < 0 ? -errno : (int)count;
 }

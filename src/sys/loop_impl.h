@@ -6,7 +6,7 @@
 
 #include "sys/loop.h"
 
-enum op_kind { OP_ACCEPT = 1, OP_CONNECT, OP_RECV, OP_SEND, OP_SENDFILE };
+enum op_kind { OP_ACCEPT = 1, OP_CONNECT, OP_RECV, OP_SEND, OP_SENDFILE, OP_READ };
 
 /* A ring of operations through op.prev and op.next around a sentinel: whoever holds an operation can take it out. */
 struct op_list {
@@ -28,6 +28,7 @@ struct loop {
 	enum loop_backend backend;
 	void *state;              /* the back end's */
 	struct op_list submitted; /* asked for, not looked at yet */
+	struct op_list finished;  /* by loop_finish: their callbacks are due */
 	size_t pending_count;
 	struct timer_wheel wheel;
 	int64_t now_us;

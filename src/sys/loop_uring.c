@@ -90,6 +90,9 @@ static void prepare(struct uring_state *state, struct io_uring_sqe *sqe, struct 
 	case OP_SENDFILE:
 		prepare_sendfile(state, sqe, op);
 		break;
+	case OP_READ:
+		io_uring_prep_read(sqe, op->fd, op->data, (unsigned)min_size(op->size, INT_MAX), (uint64_t)op->offset);
+		break;
 	}
 	io_uring_sqe_set_data(sqe, op);
 }

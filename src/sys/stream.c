@@ -1,3 +1,4 @@
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "sys/stream.h"
@@ -19,6 +20,8 @@ static void socket_sendfile(struct stream *stream, struct op *op, int file_fd, i
 
 static void socket_cancel(struct stream *stream, struct op *op) { loop_cancel(stream->loop, op); }
 
+static void socket_shut(struct stream *stream) { (void)shutdown(stream->fd, SHUT_WR); }
+
 static void socket_close(struct stream *stream)
 {
 	if (stream->fd >= 0)
@@ -31,6 +34,7 @@ static const struct stream_ops socket_ops = {
 	.send = socket_send,
 	.sendfile = socket_sendfile,
 	.cancel = socket_cancel,
+	.shut = socket_shut,
 	.close = socket_close,
 };
 
