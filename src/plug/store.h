@@ -144,7 +144,6 @@ struct store;
 struct store_plan; /* a plan being written: one transaction */
 
 struct store_ops {
-	const char *name;
 	void (*close)(struct store *store);
 
 	/* Planning: one transaction from begin to commit. begin inserts the transfer as given (state distributing); commit sets it to uploading with

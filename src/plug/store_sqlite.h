@@ -1,229 +1,31 @@
-/* Private to the SQLite store: its connections, its one writer and the statements they share.
- *
- * One connection writes, owned by one thread. Callers hand it closures and wait; it runs all that are queued in one transaction, each in a
- * savepoint of its own, and wakes them after the commit: so many callers share one sync (group commit). A plan borrows the writer's
- * connection between two such transactions. Readers are read-only connections of their own and never wait for the writer (WAL). */
+/* Private to the SQLite engine. */
 #ifndef HENG_PLUG_STORE_SQLITE_H
 #define HENG_PLUG_STORE_SQLITE_H
 
-#include <pthread.h>
 #include <sqlite3.h>
 
-#include "plug/audit_chain.h"
+#include "plug/store_sql.h"
 
-enum sql_id {
-#define SQL(name, text) SQL_##name,
-#include "plug/store_sqlite_list.h"
-#undef SQL
-	SQL_COUNT,
+struct sqlite_stmt {
+	struct sql_stmt base;
+	sqlite3_stmt *handle;
 };
 
-#define SQL_CHUNK_STATES (CHUNK_MERGED + 1)
-
-/* A connection and its prepared statements; one thread at a time. */
-struct sql_conn {
+struct sqlite_conn {
+	struct sql_conn base;
 	sqlite3 *db;
-	sqlite3_stmt *stmts[SQL_COUNT];
-	struct sql_audit_chain {
-		struct audit_hasher *hasher; /* NULL until the first row is written */
-		struct audit_point last;
-		bool is_read, is_moved; /* in the transaction at hand */
-	} audit;
-	struct sql_conn *next; /* in the list of idle readers */
+	char *where;
+	struct sqlite_stmt stmts[SQL_COUNT];
 };
 
-int sql_conn_open(const char *path, bool is_writer, struct sql_conn *conn, struct err *err);
-void sql_conn_close(struct sql_conn *conn);
-/* Brings the schema up to date, or refuses the file in words. */
-int sql_migrate(struct sql_conn *conn, struct err *err);
-
-/* The failure of the connection's last call, as an error of the store. */
-int sql_fail(struct sql_conn *conn, struct err *err, const char *doing);
-/* NULL when it cannot be prepared. Parameters keep what was bound before. */
-sqlite3_stmt *sql_stmt(struct sql_conn *conn, enum sql_id id, struct err *err);
-/* Steps a statement that gives no rows, and resets it. */
-int sql_run(struct sql_conn *conn, sqlite3_stmt *stmt, struct err *err, const char *doing);
-int sql_run_id(struct sql_conn *conn, enum sql_id id, struct err *err, const char *doing);
-/* A transaction: whoever writes into the audit begins and ends it by these, as the chain goes on only with a commit. */
-int sql_begin(struct sql_conn *conn, struct err *err, const char *doing);
-int sql_commit(struct sql_conn *conn, struct err *err, const char *doing);
-/* 1: a row is there; 0: no more (already reset); negative: failed (already reset). */
-int sql_row(struct sql_conn *conn, sqlite3_stmt *stmt, struct err *err, const char *doing);
-
-/* Bound memory must live until the statement has run. NULL text binds NULL. */
-void sql_bind_text(sqlite3_stmt *stmt, int index, const char *text);
-void sql_bind_str(sqlite3_stmt *stmt, int index, struct str text);
-void sql_bind_bytes(sqlite3_stmt *stmt, int index, struct str bytes);
-void sql_bind_i64(sqlite3_stmt *stmt, int index, int64_t value);
-void sql_bind_null(sqlite3_stmt *stmt, int index);
-/* Values over INT64_MAX become INT64_MAX: only for bounds of ranges and for what was checked by sql_fits. */
-void sql_bind_u64(sqlite3_stmt *stmt, int index, uint64_t value);
-static inline bool sql_fits(uint64_t value) { return value <= INT64_MAX; }
-
-void sql_text(sqlite3_stmt *stmt, int column, char *target, size_t target_size);
-struct str sql_bytes(sqlite3_stmt *stmt, int column);
-uint64_t sql_u64(sqlite3_stmt *stmt, int column);
-
-/* Something to be written. `run` may be called on another thread; it must not call the store. */
-struct sql_job {
-	int (*run)(struct sql_conn *conn, void *arg, struct err *err);
-	void *arg;
-	struct err *err;
-	int result;
-	bool is_plan; /* no run: the connection is lent to the caller until sql_writer_return */
-	bool is_done;
-	pthread_t caller;
-	pthread_cond_t done;
-	struct sql_job *next;
-};
-
-struct sql_writer {
-	struct sql_conn conn; /* the writer thread's, but for the time it is lent */
-	pthread_t thread;
-	pthread_mutex_t lock; /* protects the fields below */
-	pthread_cond_t wake;
-	struct sql_job *head, **tail; /* first come, first served: neither plans nor receipts can starve the other */
-	bool is_closing, is_lent;
-	pthread_t lent_to; /* means something while is_lent */
-};
-
-struct sqlite_store {
-	struct store store;
-	char *path;
-	struct sql_writer writer;
-	pthread_mutex_t readers_lock; /* protects the two fields below */
-	struct sql_conn *readers;     /* idle */
-	size_t idle_count;
-};
-
-static inline struct sqlite_store *sqlite_of(struct store *store)
+static inline struct sqlite_conn *sqlite_conn_of(struct sql_conn *base)
 {
-	return CONTAINER_OF(store, struct sqlite_store, store);
+	return CONTAINER_OF(base, struct sqlite_conn, base);
 }
 
-int sql_writer_start(struct sql_writer *writer, struct err *err); /* conn is open already */
-void sql_writer_stop(struct sql_writer *writer);                  /* what is queued is still written */
-/* Returns after the commit, with the closure's result; when that is negative nothing of it was kept. */
-int sql_writer_do(struct sql_writer *writer, int (*run)(struct sql_conn *, void *, struct err *), void *arg,
-		  struct err *err);
-int sql_writer_lend(struct sql_writer *writer, struct err *err);
-void sql_writer_return(struct sql_writer *writer);
-
-/* An idle reader, or a new one: never waits, so that a callback may read too. */
-struct sql_conn *sql_reader_get(struct sqlite_store *store, struct err *err);
-void sql_reader_put(struct sqlite_store *store, struct sql_conn *conn);
-
-/* What a write needs to know of its transfer. */
-struct sql_brief {
-	char id[ULID_SIZE];
-	bool is_found;
-	int64_t num, version;
-	enum transfer_state state;
-	enum digest_kind digest;
-	char user[STORE_USER_SIZE];
-	uint64_t chunk_count, arrived_count; /* arrived: stored or merged */
-	unsigned copies;
-	uint64_t copied_count;
-	bool is_copies_waived;
-};
-/* 0 also when there is none: look at is_found. */
-int sql_brief_read(struct sql_conn *conn, const char *id, struct sql_brief *brief, struct err *err);
-
-/* A row of the audit table; receipt NULL: the fields of `row` only. In whatever transaction the connection is. */
-int sql_audit(struct sql_conn *conn, const struct store_audit *row, const struct store_receipt *receipt,
-	      struct err *err);
-/* Chains the rows from before there was a chain. */
-int sql_audit_chain_old(struct sql_conn *conn, struct err *err);
-/* As store->chunks_reopen, within the job at hand. */
-int sql_reopen(struct sql_conn *conn, const char *transfer_id, uint64_t file_id, const char *node_id,
-	       enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count, struct err *err);
-/* Adds to the transfer's counters; delta has a place per chunk state. */
-int sql_counters_add(struct sql_conn *conn, int64_t transfer_num, const int64_t *delta, int64_t delta_stored_bytes,
-		     int64_t now_wall_us, struct err *err);
-
-/* The same for its chunks that have a second copy. */
-int sql_copies_add(struct sql_conn *conn, int64_t transfer_num, int64_t delta_count, int64_t delta_bytes,
-		   int64_t now_wall_us, struct err *err);
-/* Before chunks are reopened: the second copies that go with them, or that take a lost one's place. Parameters as of chunks_reopen;
- * *ret_kept_count: chunks that stay stored by their other copy. */
-int sql_copies_drop(struct sql_conn *conn, int64_t transfer_num, uint64_t file_id, const char *node_id,
-		    int64_t now_wall_us, uint64_t *ret_kept_count, struct err *err);
-
-/* A plan, or a revision of one: it holds the writer's connection with a transaction open on it, and ends in sql_plan_end. */
-struct store_plan {
-	struct sqlite_store *sqlite;
-	bool is_revision;
-	int64_t transfer_num;
-	char transfer_id[ULID_SIZE];
-	uint64_t entry_count, object_count, chunk_count, last_file_id;
-	int64_t state_counts[SQL_CHUNK_STATES]; /* a revision's: by how much they change, as the next */
-	int64_t stored_bytes;
-};
-static inline struct sql_conn *sql_plan_conn(struct store_plan *plan) { return &plan->sqlite->writer.conn; }
-/* Lends the connection and opens the transaction. */
-int sql_plan_open(struct store *store, const char *transfer_id, struct store_plan **ret_plan, struct err *err);
-void sql_plan_end(struct store_plan **plan);
-int sql_plan_check(const struct store_plan *plan, const struct store_transfer *transfer, struct err *err);
-
-/* The rows of the store's table of operations, by file. */
-int sql_plan_begin(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,
-		   struct err *err);
-int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, struct err *err);
-int sql_plan_object(struct store_plan *plan, const struct store_object *object, struct err *err);
-int sql_plan_chunk(struct store_plan *plan, const struct store_chunk *chunk, struct err *err);
-int sql_plan_commit(struct store_plan **plan, const struct store_transfer *transfer, struct err *err);
-void sql_plan_abort(struct store_plan **plan);
-int sql_revise_begin(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,
-		     uint64_t *ret_next_file_id, struct err *err);
-int sql_revise_drop(struct store_plan *plan, uint64_t file_id, struct err *err);
-int sql_revise_row(struct store_plan *plan, const struct store_audit *row, struct err *err);
-int sql_revise_commit(struct store_plan **plan, const struct store_transfer *transfer, struct err *err);
-
-int sql_transfer_get(struct store *store, const char *id, struct store_transfer *ret, struct err *err);
-int sql_transfer_by_batch(struct store *store, struct str batch, struct store_transfer *ret, struct err *err);
-int sql_transfer_list(struct store *store, const char *user, unsigned state_mask, size_t limit,
-		      int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err);
-int sql_transfers_idle(struct store *store, int64_t before_wall_us, size_t limit,
-		       int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err);
-int sql_transfers_uncleaned(struct store *store, const char *after_id, size_t limit,
-			    int (*each)(void *owner, const struct store_transfer *transfer), void *owner,
-			    struct err *err);
-int sql_chunks(struct store *store, const char *transfer_id, uint64_t after_file_id, uint64_t after_chunk_index,
-	       unsigned state_mask, size_t limit, int (*each)(void *owner, const struct store_chunk *chunk),
-	       void *owner, struct err *err);
-int sql_objects(struct store *store, const char *transfer_id, uint64_t after_file_id, size_t limit,
-		int (*each)(void *owner, const struct store_object *object), void *owner, struct err *err);
-int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
-		int (*each)(void *owner, const struct store_entry *entry), void *owner, struct err *err);
-int sql_chunk_counts(struct store *store, const char *transfer_id, uint64_t *ret_counts, struct err *err);
-int sql_node_list(struct store *store, int (*each)(void *owner, const struct store_node *node), void *owner,
-		  struct err *err);
-
-int sql_transfer_move(struct store *store, struct store_transfer *transfer, enum transfer_state state,
-		      const char *reason, bool is_retryable, int64_t now_wall_us, struct err *err);
-int sql_transfer_note(struct store *store, const char *id, const char *reason, struct err *err);
-int sql_receipts(struct store *store, struct store_receipt *receipts, size_t count, struct err *err);
-int sql_bind_digests(struct store *store, const char *transfer_id, const uint64_t *seqs,
-		     const char (*digests)[DIGEST_HEX_SIZE], size_t count, struct err *err);
-int sql_chunks_reopen(struct store *store, const char *transfer_id, uint64_t file_id, const char *node_id,
-		      enum chunk_state state, const char *why, int64_t now_wall_us, uint64_t *ret_count,
-		      struct err *err);
-int sql_copies_set(struct store *store, const char *transfer_id, unsigned copies, bool is_waived, const char *why,
-		   int64_t now_wall_us, struct err *err);
-int sql_chunks_lose(struct store *store, const char *transfer_id, enum transfer_state state, const char *node_id,
-		    const struct store_chunk *chunks, size_t count, const char *why, int64_t now_wall_us,
-		    uint64_t *ret_lost_count, uint64_t *ret_kept_count, struct err *err);
-int sql_node_save(struct store *store, const struct store_node *node, struct err *err);
-int sql_order_save(struct store *store, const struct store_order *order, const struct store_audit *row,
-		   int64_t now_wall_us, uint64_t *ret_lost_count, struct err *err);
-int sql_order_list(struct store *store, int (*each)(void *owner, const struct store_order *order), void *owner,
-		   struct err *err);
-int sql_audit_row(struct store *store, const struct store_audit *row, struct err *err);
-int sql_audit_rows(struct store *store, const struct audit_query *query,
-		   int (*each)(void *owner, const struct audit_row *row), void *owner, struct audit_place *ret_place,
-		   bool *ret_more, struct err *err);
-int sql_audit_head(struct store *store, struct audit_head *ret, struct err *err);
-int sql_audit_cut(struct store *store, const struct audit_point *from, const struct audit_point *to,
-		  const struct store_audit *row, struct err *err);
+/* The failure of the connection's last call, as an error of the store. */
+int sqlite_fail(struct sqlite_conn *conn, struct err *err, const char *doing);
+int sqlite_exec(struct sqlite_conn *conn, const char *sql, struct err *err, const char *doing);
+int sqlite_migrate(struct sql_conn *base, struct err *err);
 
 #endif

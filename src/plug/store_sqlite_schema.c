@@ -135,7 +135,7 @@ static const struct migration {
 	  NULL },
 };
 
-static int schema_number(struct sql_conn *conn, const char *sql, int64_t *ret_value, struct err *err)
+static int schema_number(struct sqlite_conn *conn, const char *sql, int64_t *ret_value, struct err *err)
 {
 	sqlite3_stmt *stmt = NULL;
 	int rc = sqlite3_prepare_v2(conn->db, sql, -1, &stmt, NULL);
@@ -145,13 +145,13 @@ static int schema_number(struct sql_conn *conn, const char *sql, int64_t *ret_va
 	if (rc == SQLITE_ROW)
 		*ret_value = sqlite3_column_int64(stmt, 0);
 	else
-		(void)sql_fail(conn, err, "reading what kind of database this is");
+		(void)sqlite_fail(conn, err, "reading what kind of database this is");
 	sqlite3_finalize(stmt);
 	return rc == SQLITE_ROW ? 0 : -ERR_STORE;
 }
 
 /* Inside the transaction, so that of two processes that start together only one migrates. */
-static int schema_check(struct sql_conn *conn, int64_t *ret_version, struct err *err)
+static int schema_check(struct sqlite_conn *conn, int64_t *ret_version, struct err *err)
 {
 	int64_t application, table_count;
 
@@ -175,36 +175,37 @@ static int schema_check(struct sql_conn *conn, int64_t *ret_version, struct err 
 	return 0;
 }
 
-static int schema_steps(struct sql_conn *conn, int64_t version, struct err *err)
+static int schema_steps(struct sqlite_conn *conn, int64_t version, struct err *err)
 {
 	char stamp[128];
 
 	for (size_t i = (size_t)version; i < COUNT_OF(migrations); i++) {
-		if (sqlite3_exec(conn->db, migrations[i].sql, NULL, NULL, NULL) != SQLITE_OK)
-			return sql_fail(conn, err, "bringing the database schema up to date");
-		if (migrations[i].then && migrations[i].then(conn, err) < 0)
+		if (sqlite_exec(conn, migrations[i].sql, err, "bringing the database schema up to date") < 0)
+			return -ERR_STORE;
+		if (migrations[i].then && migrations[i].then(&conn->base, err) < 0)
 			return -ERR_STORE;
 	}
 	(void)snprintf(stamp, sizeof(stamp), "PRAGMA application_id=%d; PRAGMA user_version=%zu", SCHEMA_APPLICATION_ID,
 		       COUNT_OF(migrations));
-	if (sqlite3_exec(conn->db, stamp, NULL, NULL, NULL) != SQLITE_OK)
-		return sql_fail(conn, err, "noting the database schema's number");
-	return 0;
+	return sqlite_exec(conn, stamp, err, "noting the database schema's number");
 }
 
-int sql_migrate(struct sql_conn *conn, struct err *err)
+int sqlite_migrate(struct sql_conn *base, struct err *err)
 {
+	struct sqlite_conn *conn = sqlite_conn_of(base);
 	int64_t version = 0;
-	int result;
+	int result = sql_begin(base, err);
 
-	if (sql_begin(conn, err, "locking the database to look at its schema") < 0)
-		return -ERR_STORE;
+	if (result < 0)
+		return err_wrap(err, "database '%s'", conn->where);
 	result = schema_check(conn, &version, err);
 	if (result == 0 && version < (int64_t)COUNT_OF(migrations))
 		result = schema_steps(conn, version, err);
 	if (result == 0)
-		result = sql_commit(conn, err, "keeping the new database schema");
-	if (result < 0 && !sqlite3_get_autocommit(conn->db))
-		(void)sql_run_id(conn, SQL_ROLLBACK, NULL, "leaving the database as it was");
+		result = sql_commit(base, err);
+	if (result < 0 && base->engine->is_in_transaction(base))
+		base->engine->rollback(base);
+	if (result < 0)
+		err_wrap(err, "database '%s'", conn->where);
 	return result;
 }

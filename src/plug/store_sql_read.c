@@ -1,4 +1,4 @@
-#include "plug/store_sqlite.h"
+#include "plug/store_sql.h"
 
 #include <string.h>
 
@@ -15,14 +15,14 @@ static int no_transfer(struct err *err, const char *id)
 }
 
 /* Ends the read transaction too: a page never holds the write-ahead log back for longer than it lasts. */
-static int page_close(struct sqlite_store *sqlite, struct sql_conn *conn, sqlite3_stmt *stmt, int row)
+static int page_close(struct sql_store *sql, struct sql_conn *conn, struct sql_stmt *stmt, int row)
 {
-	sqlite3_reset(stmt);
-	sql_reader_put(sqlite, conn);
+	sql_reset(stmt);
+	sql_reader_put(sql, conn);
 	return row < 0 ? row : 0;
 }
 
-static int read_transfer(sqlite3_stmt *stmt, struct store_transfer *ret, struct err *err)
+static int read_transfer(struct sql_stmt *stmt, struct store_transfer *ret, struct err *err)
 {
 	struct str batch = sql_bytes(stmt, 2);
 
@@ -32,7 +32,7 @@ static int read_transfer(sqlite3_stmt *stmt, struct store_transfer *ret, struct 
 	(void)str_copy(batch, ret->batch, sizeof(ret->batch));
 	sql_text(stmt, 3, ret->source, sizeof(ret->source));
 	sql_text(stmt, 4, ret->manifest_digest, sizeof(ret->manifest_digest));
-	ret->manifest_crc32c = (uint32_t)sqlite3_column_int64(stmt, 5);
+	ret->manifest_crc32c = (uint32_t)sql_i64(stmt, 5);
 	if (!digest_from_name(sql_bytes(stmt, 6), &ret->digest))
 		return word_unknown(err, "digest", sql_bytes(stmt, 6));
 	ret->chunk_bytes = sql_u64(stmt, 7);
@@ -46,38 +46,38 @@ static int read_transfer(sqlite3_stmt *stmt, struct store_transfer *ret, struct 
 	ret->stored_bytes = sql_u64(stmt, 15);
 	if (!transfer_state_from_name(sql_bytes(stmt, 16), &ret->state))
 		return word_unknown(err, "transfer state", sql_bytes(stmt, 16));
-	ret->version = sqlite3_column_int64(stmt, 17);
-	ret->is_retryable = sqlite3_column_int64(stmt, 18) != 0;
-	ret->priority = sqlite3_column_int(stmt, 19);
+	ret->version = sql_i64(stmt, 17);
+	ret->is_retryable = sql_i64(stmt, 18) != 0;
+	ret->priority = (int)sql_i64(stmt, 19);
 	sql_text(stmt, 20, ret->reason, sizeof(ret->reason));
 	sql_text(stmt, 21, ret->client_addr, sizeof(ret->client_addr));
-	ret->created_wall_us = sqlite3_column_int64(stmt, 22);
-	ret->updated_wall_us = sqlite3_column_int64(stmt, 23);
-	ret->completed_wall_us = sqlite3_column_int64(stmt, 24);
+	ret->created_wall_us = sql_i64(stmt, 22);
+	ret->updated_wall_us = sql_i64(stmt, 23);
+	ret->completed_wall_us = sql_i64(stmt, 24);
 	ret->copies = (unsigned)sql_u64(stmt, 25);
 	ret->copied_chunk_count = sql_u64(stmt, 26);
 	ret->copied_bytes = sql_u64(stmt, 27);
-	ret->is_copies_waived = sqlite3_column_int64(stmt, 28) != 0;
+	ret->is_copies_waived = sql_i64(stmt, 28) != 0;
 	return 0;
 }
 
 /* One transfer from a statement that gives at most one. 1: found; 0: none. */
-static int transfer_one(struct sql_conn *conn, sqlite3_stmt *stmt, struct store_transfer *ret, struct err *err)
+static int transfer_one(struct sql_conn *conn, struct sql_stmt *stmt, struct store_transfer *ret, struct err *err)
 {
 	int row = sql_row(conn, stmt, err, "reading a transfer");
 
 	if (row <= 0)
 		return row;
 	row = read_transfer(stmt, ret, err);
-	sqlite3_reset(stmt);
+	sql_reset(stmt);
 	return row < 0 ? row : 1;
 }
 
 int sql_transfer_get(struct store *store, const char *id, struct store_transfer *ret, struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
-	sqlite3_stmt *stmt;
+	struct sql_store *sql = sql_store_of(store);
+	struct sql_conn *conn = sql_reader_get(sql, err);
+	struct sql_stmt *stmt;
 	int found = -ERR_STORE;
 
 	if (!conn)
@@ -87,7 +87,7 @@ int sql_transfer_get(struct store *store, const char *id, struct store_transfer 
 		sql_bind_text(stmt, 1, id);
 		found = transfer_one(conn, stmt, ret, err);
 	}
-	sql_reader_put(sqlite, conn);
+	sql_reader_put(sql, conn);
 	if (found == 0)
 		return no_transfer(err, id);
 	return found < 0 ? found : 0;
@@ -95,9 +95,9 @@ int sql_transfer_get(struct store *store, const char *id, struct store_transfer 
 
 int sql_transfer_by_batch(struct store *store, struct str batch, struct store_transfer *ret, struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
-	sqlite3_stmt *stmt;
+	struct sql_store *sql = sql_store_of(store);
+	struct sql_conn *conn = sql_reader_get(sql, err);
+	struct sql_stmt *stmt;
 	int found = -ERR_STORE;
 
 	if (!conn)
@@ -107,43 +107,13 @@ int sql_transfer_by_batch(struct store *store, struct str batch, struct store_tr
 		sql_bind_bytes(stmt, 1, batch);
 		found = transfer_one(conn, stmt, ret, err);
 	}
-	sql_reader_put(sqlite, conn);
+	sql_reader_put(sql, conn);
 	if (found == 0)
 		return err_set(err, ERR_NO_TRANSFER, "there is no transfer of this batch that has not failed");
 	return found < 0 ? found : 0;
 }
 
-int sql_transfer_list(struct store *store, const char *user, unsigned state_mask, size_t limit,
-		      int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err)
-{
-	struct sqlite_store *sqlite = sqlite_of(store);
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
-	struct store_transfer transfer;
-	sqlite3_stmt *stmt;
-	int row;
-
-	if (!conn)
-		return -ERR_STORE;
-	stmt = sql_stmt(conn, user ? SQL_TRANSFER_LIST_USER : SQL_TRANSFER_LIST, err);
-	if (stmt && user)
-		sql_bind_text(stmt, 1, user);
-	for (row = stmt ? 0 : -ERR_STORE; stmt && limit > 0;) {
-		row = sql_row(conn, stmt, err, "listing transfers");
-		if (row > 0)
-			row = read_transfer(stmt, &transfer, err) < 0 ? -ERR_STORE_SCHEMA : 1;
-		if (row <= 0)
-			break;
-		if (!(state_mask >> transfer.state & 1))
-			continue;
-		limit--;
-		if (each(owner, &transfer) != 0)
-			break;
-	}
-	return page_close(sqlite, conn, stmt, row);
-}
-
-/* The rows of a statement that limits itself. */
-static int transfer_rows(struct sqlite_store *sqlite, struct sql_conn *conn, sqlite3_stmt *stmt,
+static int transfer_rows(struct sql_store *sql, struct sql_conn *conn, struct sql_stmt *stmt,
 			 int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err)
 {
 	struct store_transfer transfer;
@@ -154,48 +124,66 @@ static int transfer_rows(struct sqlite_store *sqlite, struct sql_conn *conn, sql
 		if (row > 0)
 			row = read_transfer(stmt, &transfer, err) < 0 ? -ERR_STORE_SCHEMA : 1;
 	} while (row > 0 && each(owner, &transfer) == 0);
-	return page_close(sqlite, conn, stmt, row);
+	return page_close(sql, conn, stmt, row);
+}
+
+int sql_transfer_list(struct store *store, const char *user, unsigned state_mask, size_t limit,
+		      int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err)
+{
+	struct sql_store *sql = sql_store_of(store);
+	struct sql_conn *conn = sql_reader_get(sql, err);
+	struct sql_stmt *stmt = conn ? sql_stmt(conn, user ? SQL_TRANSFER_LIST_USER : SQL_TRANSFER_LIST, err) : NULL;
+
+	if (!conn)
+		return -ERR_STORE;
+	if (!stmt)
+		return page_close(sql, conn, NULL, -ERR_STORE);
+	sql_bind_i64(stmt, 1, state_mask);
+	sql_bind_u64(stmt, 2, limit);
+	if (user)
+		sql_bind_text(stmt, 3, user);
+	return transfer_rows(sql, conn, stmt, each, owner, err);
 }
 
 int sql_transfers_idle(struct store *store, int64_t before_wall_us, size_t limit,
 		       int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
-	sqlite3_stmt *stmt = conn ? sql_stmt(conn, SQL_TRANSFER_IDLE, err) : NULL;
+	struct sql_store *sql = sql_store_of(store);
+	struct sql_conn *conn = sql_reader_get(sql, err);
+	struct sql_stmt *stmt = conn ? sql_stmt(conn, SQL_TRANSFER_IDLE, err) : NULL;
 
 	if (!conn)
 		return -ERR_STORE;
 	if (!stmt)
-		return page_close(sqlite, conn, NULL, -ERR_STORE);
+		return page_close(sql, conn, NULL, -ERR_STORE);
 	sql_bind_i64(stmt, 1, before_wall_us);
 	sql_bind_u64(stmt, 2, limit);
-	return transfer_rows(sqlite, conn, stmt, each, owner, err);
+	return transfer_rows(sql, conn, stmt, each, owner, err);
 }
 
 int sql_transfers_uncleaned(struct store *store, const char *after_id, size_t limit,
 			    int (*each)(void *owner, const struct store_transfer *transfer), void *owner,
 			    struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
-	sqlite3_stmt *stmt = conn ? sql_stmt(conn, SQL_TRANSFER_UNCLEANED, err) : NULL;
+	struct sql_store *sql = sql_store_of(store);
+	struct sql_conn *conn = sql_reader_get(sql, err);
+	struct sql_stmt *stmt = conn ? sql_stmt(conn, SQL_TRANSFER_UNCLEANED, err) : NULL;
 
 	if (!conn)
 		return -ERR_STORE;
 	if (!stmt)
-		return page_close(sqlite, conn, NULL, -ERR_STORE);
+		return page_close(sql, conn, NULL, -ERR_STORE);
 	sql_bind_text(stmt, 1, after_id);
 	sql_bind_u64(stmt, 2, limit);
-	return transfer_rows(sqlite, conn, stmt, each, owner, err);
+	return transfer_rows(sql, conn, stmt, each, owner, err);
 }
 
 /* A reader on which `id` is ready with the transfer's number as its first parameter. */
-static sqlite3_stmt *page_open(struct sqlite_store *sqlite, const char *transfer_id, enum sql_id id,
-			       struct sql_conn **ret_conn, int *ret_result, struct err *err)
+static struct sql_stmt *page_open(struct sql_store *sql, const char *transfer_id, enum sql_id id,
+				  struct sql_conn **ret_conn, int *ret_result, struct err *err)
 {
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
-	sqlite3_stmt *find, *stmt = NULL;
+	struct sql_conn *conn = sql_reader_get(sql, err);
+	struct sql_stmt *find, *stmt = NULL;
 	int row = -ERR_STORE;
 
 	*ret_result = -ERR_STORE;
@@ -211,16 +199,16 @@ static sqlite3_stmt *page_open(struct sqlite_store *sqlite, const char *transfer
 	if (row == 1) {
 		stmt = sql_stmt(conn, id, err);
 		if (stmt)
-			sql_bind_i64(stmt, 1, sqlite3_column_int64(find, 0));
-		sqlite3_reset(find);
+			sql_bind_i64(stmt, 1, sql_i64(find, 0));
+		sql_reset(find);
 	}
 	if (!stmt)
-		sql_reader_put(sqlite, conn);
+		sql_reader_put(sql, conn);
 	*ret_conn = conn;
 	return stmt;
 }
 
-static int read_chunk(sqlite3_stmt *stmt, struct store_chunk *ret, struct err *err)
+static int read_chunk(struct sql_stmt *stmt, struct store_chunk *ret, struct err *err)
 {
 	ret->file_id = sql_u64(stmt, 0);
 	ret->chunk_index = sql_u64(stmt, 1);
@@ -230,7 +218,7 @@ static int read_chunk(sqlite3_stmt *stmt, struct store_chunk *ret, struct err *e
 	sql_text(stmt, 4, ret->target_node, sizeof(ret->target_node));
 	sql_text(stmt, 5, ret->actual_node, sizeof(ret->actual_node));
 	sql_text(stmt, 6, ret->digest, sizeof(ret->digest));
-	ret->updated_wall_us = sqlite3_column_int64(stmt, 7);
+	ret->updated_wall_us = sql_i64(stmt, 7);
 	sql_text(stmt, 8, ret->copy_node, sizeof(ret->copy_node));
 	return 0;
 }
@@ -242,25 +230,20 @@ int sql_chunks(struct store *store, const char *transfer_id, uint64_t after_file
 	struct store_chunk chunk;
 	struct sql_conn *conn;
 	int row;
-	sqlite3_stmt *stmt = page_open(sqlite_of(store), transfer_id, SQL_CHUNK_PAGE, &conn, &row, err);
+	struct sql_stmt *stmt = page_open(sql_store_of(store), transfer_id, SQL_CHUNK_PAGE, &conn, &row, err);
 
 	if (!stmt)
 		return row;
 	sql_bind_u64(stmt, 2, after_file_id);
 	sql_bind_u64(stmt, 3, after_chunk_index);
-	for (row = 0; limit > 0;) {
+	sql_bind_i64(stmt, 4, state_mask);
+	sql_bind_u64(stmt, 5, limit);
+	do {
 		row = sql_row(conn, stmt, err, "reading chunks");
 		if (row > 0)
 			row = read_chunk(stmt, &chunk, err) < 0 ? -ERR_STORE_SCHEMA : 1;
-		if (row <= 0)
-			break;
-		if (!(state_mask >> chunk.state & 1))
-			continue;
-		limit--;
-		if (each(owner, &chunk) != 0)
-			break;
-	}
-	return page_close(sqlite_of(store), conn, stmt, row);
+	} while (row > 0 && each(owner, &chunk) == 0);
+	return page_close(sql_store_of(store), conn, stmt, row);
 }
 
 int sql_objects(struct store *store, const char *transfer_id, uint64_t after_file_id, size_t limit,
@@ -269,7 +252,7 @@ int sql_objects(struct store *store, const char *transfer_id, uint64_t after_fil
 	struct store_object object;
 	struct sql_conn *conn;
 	int row;
-	sqlite3_stmt *stmt = page_open(sqlite_of(store), transfer_id, SQL_OBJECT_PAGE, &conn, &row, err);
+	struct sql_stmt *stmt = page_open(sql_store_of(store), transfer_id, SQL_OBJECT_PAGE, &conn, &row, err);
 
 	if (!stmt)
 		return row;
@@ -277,7 +260,7 @@ int sql_objects(struct store *store, const char *transfer_id, uint64_t after_fil
 	sql_bind_u64(stmt, 3, limit);
 	while ((row = sql_row(conn, stmt, err, "reading objects")) > 0) {
 		object.file_id = sql_u64(stmt, 0);
-		object.is_pack = sqlite3_column_int64(stmt, 1) != 0;
+		object.is_pack = sql_i64(stmt, 1) != 0;
 		object.first_seq = sql_u64(stmt, 2);
 		object.last_seq = sql_u64(stmt, 3);
 		object.size_bytes = sql_u64(stmt, 4);
@@ -285,7 +268,7 @@ int sql_objects(struct store *store, const char *transfer_id, uint64_t after_fil
 		if (each(owner, &object) != 0)
 			break;
 	}
-	return page_close(sqlite_of(store), conn, stmt, row);
+	return page_close(sql_store_of(store), conn, stmt, row);
 }
 
 int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
@@ -295,7 +278,7 @@ int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq,
 	struct sql_conn *conn;
 	struct str type;
 	int row;
-	sqlite3_stmt *stmt = page_open(sqlite_of(store), transfer_id, SQL_ENTRY_PAGE, &conn, &row, err);
+	struct sql_stmt *stmt = page_open(sql_store_of(store), transfer_id, SQL_ENTRY_PAGE, &conn, &row, err);
 
 	if (!stmt)
 		return row;
@@ -305,8 +288,8 @@ int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq,
 		entry.seq = sql_u64(stmt, 0);
 		type = sql_bytes(stmt, 1);
 		entry.type = type.size ? type.data[0] : '?';
-		entry.mode = (uint32_t)sqlite3_column_int64(stmt, 2);
-		entry.mtime_ns = sqlite3_column_int64(stmt, 3);
+		entry.mode = (uint32_t)sql_i64(stmt, 2);
+		entry.mtime_ns = sql_i64(stmt, 3);
 		entry.size_bytes = sql_u64(stmt, 4);
 		entry.path = sql_bytes(stmt, 5);
 		entry.target = sql_bytes(stmt, 6);
@@ -316,14 +299,14 @@ int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq,
 		if (each(owner, &entry) != 0)
 			break;
 	}
-	return page_close(sqlite_of(store), conn, stmt, row);
+	return page_close(sql_store_of(store), conn, stmt, row);
 }
 
 int sql_chunk_counts(struct store *store, const char *transfer_id, uint64_t *ret_counts, struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
-	sqlite3_stmt *stmt;
+	struct sql_store *sql = sql_store_of(store);
+	struct sql_conn *conn = sql_reader_get(sql, err);
+	struct sql_stmt *stmt;
 	int row = -ERR_STORE;
 
 	if (!conn)
@@ -335,8 +318,8 @@ int sql_chunk_counts(struct store *store, const char *transfer_id, uint64_t *ret
 	}
 	for (int i = 0; row > 0 && i < SQL_CHUNK_STATES; i++)
 		ret_counts[i] = sql_u64(stmt, i);
-	sqlite3_reset(stmt);
-	sql_reader_put(sqlite, conn);
+	sql_reset(stmt);
+	sql_reader_put(sql, conn);
 	if (row == 0)
 		return no_transfer(err, transfer_id);
 	return row < 0 ? row : 0;
@@ -345,10 +328,10 @@ int sql_chunk_counts(struct store *store, const char *transfer_id, uint64_t *ret
 int sql_node_list(struct store *store, int (*each)(void *owner, const struct store_node *node), void *owner,
 		  struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	struct sql_store *sql = sql_store_of(store);
+	struct sql_conn *conn = sql_reader_get(sql, err);
 	struct store_node node;
-	sqlite3_stmt *stmt;
+	struct sql_stmt *stmt;
 	int row = -ERR_STORE;
 
 	if (!conn)
@@ -358,11 +341,11 @@ int sql_node_list(struct store *store, int (*each)(void *owner, const struct sto
 		sql_text(stmt, 0, node.id, sizeof(node.id));
 		sql_text(stmt, 1, node.addr, sizeof(node.addr));
 		sql_text(stmt, 2, node.incarnation, sizeof(node.incarnation));
-		node.weight_milli = (uint32_t)sqlite3_column_int64(stmt, 3);
+		node.weight_milli = (uint32_t)sql_i64(stmt, 3);
 		sql_text(stmt, 4, node.domain, sizeof(node.domain));
-		node.seen_wall_us = sqlite3_column_int64(stmt, 5);
+		node.seen_wall_us = sql_i64(stmt, 5);
 		if (each(owner, &node) != 0)
 			break;
 	}
-	return page_close(sqlite, conn, stmt, row);
+	return page_close(sql, conn, stmt, row);
 }

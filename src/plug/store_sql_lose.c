@@ -1,4 +1,4 @@
-#include "plug/store_sqlite.h"
+#include "plug/store_sql.h"
 
 #include <string.h>
 
@@ -22,7 +22,7 @@ static const char *other_node(const struct lose_job *job, const struct store_chu
 static int lose_chunk(struct sql_conn *conn, const struct lose_job *job, int64_t num, const struct store_chunk *chunk,
 		      struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_LOSE, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_CHUNK_LOSE, err);
 	const char *other = other_node(job, chunk);
 	const bool is_kept = other[0] != '\0';
 
@@ -43,7 +43,7 @@ static int lose_chunk(struct sql_conn *conn, const struct lose_job *job, int64_t
 	sql_bind_i64(stmt, 11, job->now_wall_us);
 	if (sql_run(conn, stmt, err, "marking a chunk lost") < 0)
 		return -ERR_STORE;
-	return sqlite3_changes(conn->db) > 0;
+	return sql_changes(conn) > 0;
 }
 
 static int lose_and_note(struct sql_conn *conn, struct lose_job *job, const struct sql_brief *brief,
@@ -77,6 +77,7 @@ static int lose_job(struct sql_conn *conn, void *arg, struct err *err)
 	struct sql_brief brief;
 	int result = sql_brief_read(conn, job->transfer_id, &brief, err);
 
+	job->lost_count = job->lost_bytes = job->kept_count = job->kept_bytes = 0;
 	if (result == 0 && !brief.is_found)
 		result = err_set(err, ERR_NO_TRANSFER, "there is no transfer %s", job->transfer_id);
 	if (result < 0 || brief.state != job->state)
@@ -104,7 +105,7 @@ int sql_chunks_lose(struct store *store, const char *transfer_id, enum transfer_
 				.chunks = chunks,
 				.count = count,
 				.now_wall_us = now_wall_us };
-	const int result = sql_writer_do(&sqlite_of(store)->writer, lose_job, &job, err);
+	const int result = sql_writer_do(&sql_store_of(store)->writer, lose_job, &job, err);
 
 	*ret_lost_count = result < 0 ? 0 : job.lost_count;
 	*ret_kept_count = result < 0 ? 0 : job.kept_count;

@@ -1,4 +1,6 @@
-#include "plug/store_sqlite.h"
+#include "plug/store_sql.h"
+
+#define SQL_TRIES_MAX 3
 
 /* The whole transaction is gone: everybody who took part learns why. */
 static void batch_failed(struct sql_job *batch, const struct err *why)
@@ -21,11 +23,13 @@ static int job_run(struct sql_conn *conn, struct sql_job *job, struct err *err)
 	if (sql_run_id(conn, SQL_SAVE, err, "starting a part of a transaction") < 0)
 		return -ERR_STORE;
 	job->result = job->run(conn, job->arg, &own);
+	if (job->result >= 0 && conn->engine->settle(conn, &own) < 0)
+		job->result = -(int)own.code;
 	if (job->result < 0) {
 		if (job->err)
 			*job->err = own;
 		/* Full disks and I/O errors roll the whole transaction back by themselves. */
-		if (sqlite3_get_autocommit(conn->db)) {
+		if (!conn->engine->is_in_transaction(conn)) {
 			*err = own;
 			return -ERR_STORE;
 		}
@@ -38,19 +42,33 @@ static int job_run(struct sql_conn *conn, struct sql_job *job, struct err *err)
 	return sql_run_id(conn, SQL_SAVE_RELEASE, err, "ending a part of a transaction");
 }
 
+static int batch_try(struct sql_conn *conn, struct sql_job *batch, struct err *err)
+{
+	int result = sql_begin(conn, err);
+
+	for (struct sql_job *job = batch; job && result >= 0; job = job->next)
+		result = job_run(conn, job, err);
+	if (result >= 0)
+		result = sql_commit(conn, err);
+	if (result < 0 && conn->engine->is_in_transaction(conn))
+		conn->engine->rollback(conn);
+	return result;
+}
+
+/* A lost transaction is run again as long as the engine could mend what took it. */
 static void batch_run(struct sql_conn *conn, struct sql_job *batch)
 {
 	struct err err = ERR_INIT;
-	int result = sql_begin(conn, &err, "starting a transaction");
 
-	for (struct sql_job *job = batch; job && result >= 0; job = job->next)
-		result = job_run(conn, job, &err);
-	if (result >= 0)
-		result = sql_commit(conn, &err, "committing a transaction");
-	if (result >= 0)
-		return;
-	if (!sqlite3_get_autocommit(conn->db))
-		(void)sql_run_id(conn, SQL_ROLLBACK, NULL, "rolling a transaction back");
+	for (int tries = 0; tries < SQL_TRIES_MAX; tries++) {
+		for (struct sql_job *job = batch; job; job = job->next)
+			job->result = 0;
+		err = (struct err)ERR_INIT;
+		if (batch_try(conn, batch, &err) >= 0)
+			return;
+		if (conn->engine->mend(conn, &err) < 0)
+			break;
+	}
 	batch_failed(batch, &err);
 }
 
@@ -97,7 +115,7 @@ static void *writer_main(void *arg)
 			writer->lent_to = batch->caller;
 		} else {
 			pthread_mutex_unlock(&writer->lock);
-			batch_run(&writer->conn, batch);
+			batch_run(writer->conn, batch);
 			pthread_mutex_lock(&writer->lock);
 		}
 		batch_wake(batch);

@@ -1,5 +1,5 @@
 /* The audit table: every row that is written is linked to the chain in its transaction, and rows go only by way of the anchor. */
-#include "plug/store_sqlite.h"
+#include "plug/store_sql.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 /* Rows that one page without a transfer looks at: the ids are dense, so this bounds the work of a filter that fits few. */
 #define AUDIT_LOOK_MAX 200000
 
-static int read_hash(sqlite3_stmt *stmt, int column, uint8_t target[AUDIT_HASH_SIZE])
+static int read_hash(struct sql_stmt *stmt, int column, uint8_t target[AUDIT_HASH_SIZE])
 {
 	const struct str bytes = sql_bytes(stmt, column);
 
@@ -25,7 +25,7 @@ static struct str hash_bytes(const uint8_t hash[AUDIT_HASH_SIZE])
 
 static int head_read(struct sql_conn *conn, struct audit_head *ret, uint64_t *ret_newest_id, struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_AUDIT_HEAD, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_AUDIT_HEAD, err);
 	int row;
 
 	if (!stmt)
@@ -43,7 +43,7 @@ static int head_read(struct sql_conn *conn, struct audit_head *ret, uint64_t *re
 	} else {
 		row = -ERR_STORE_SCHEMA;
 	}
-	sqlite3_reset(stmt);
+	sql_reset(stmt);
 	if (row == 0)
 		return 0;
 	err_set(err, ERR_STORE_SCHEMA, "the table 'audit_head' has not its one row, or a hash in it is none");
@@ -78,7 +78,7 @@ static int chain_ready(struct sql_conn *conn, struct err *err)
 int sql_audit(struct sql_conn *conn, const struct store_audit *audit, const struct store_receipt *receipt,
 	      struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_AUDIT_INSERT, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_AUDIT_INSERT, err);
 	struct audit_room room;
 	struct audit_row row;
 	int result;
@@ -113,22 +113,22 @@ int sql_audit_row(struct store *store, const struct store_audit *row, struct err
 {
 	struct store_audit copy = *row;
 
-	return sql_writer_do(&sqlite_of(store)->writer, audit_job, &copy, err);
+	return sql_writer_do(&sql_store_of(store)->writer, audit_job, &copy, err);
 }
 
 /* --- reading --- */
 
-static void row_read(sqlite3_stmt *stmt, struct audit_row *row)
+static void row_read(struct sql_stmt *stmt, struct audit_row *row)
 {
 	row->id = sql_u64(stmt, 0);
 	for (int i = 0; i < AUDIT_FIELD_COUNT; i++) {
 		struct audit_value *value = &row->fields[i];
 		const bool is_number = audit_field_is_number((enum audit_field)i);
 
-		value->is_null = sqlite3_column_type(stmt, 1 + i) == SQLITE_NULL;
-		value->number = is_number ? sqlite3_column_int64(stmt, 1 + i) : 0;
+		value->is_null = sql_is_null(stmt, 1 + i);
+		value->number = is_number ? sql_i64(stmt, 1 + i) : 0;
 		value->text = is_number ? STR("") : sql_bytes(stmt, 1 + i);
-		/* SQLite gives no place for text of no bytes. */
+		/* Engines may give no place for text of no bytes. */
 		if (!value->text.data)
 			value->text = STR("");
 	}
@@ -143,7 +143,7 @@ static uint64_t row_number(const struct audit_row *row, enum audit_field field)
 }
 
 /* What both statements have; to_id: the last row that this page looks at. */
-static void query_bind(sqlite3_stmt *stmt, const struct audit_query *query, uint64_t to_id)
+static void query_bind(struct sql_stmt *stmt, const struct audit_query *query, uint64_t to_id)
 {
 	sql_bind_u64(stmt, 1, query->after.id);
 	sql_bind_u64(stmt, 2, to_id);
@@ -156,7 +156,7 @@ static void query_bind(sqlite3_stmt *stmt, const struct audit_query *query, uint
 	sql_bind_i64(stmt, 9, query->to_wall_us ? query->to_wall_us : INT64_MAX);
 }
 
-static void query_bind_transfer(sqlite3_stmt *stmt, const struct audit_query *query)
+static void query_bind_transfer(struct sql_stmt *stmt, const struct audit_query *query)
 {
 	struct audit_place after = query->after;
 
@@ -181,7 +181,7 @@ struct audit_page {
 	struct audit_place place;
 };
 
-static int page_rows(struct sql_conn *conn, sqlite3_stmt *stmt, struct audit_page *page, struct err *err)
+static int page_rows(struct sql_conn *conn, struct sql_stmt *stmt, struct audit_page *page, struct err *err)
 {
 	struct audit_row row;
 	int got;
@@ -196,7 +196,7 @@ static int page_rows(struct sql_conn *conn, sqlite3_stmt *stmt, struct audit_pag
 			break;
 		}
 	}
-	sqlite3_reset(stmt);
+	sql_reset(stmt);
 	return got < 0 ? got : 0;
 }
 
@@ -220,7 +220,7 @@ static int page_run(struct sql_conn *conn, struct audit_page *page, bool *ret_mo
 {
 	const struct audit_query *query = page->query;
 	const bool is_of_transfer = query->transfer_id != NULL;
-	sqlite3_stmt *stmt = sql_stmt(conn, is_of_transfer ? SQL_AUDIT_OF_TRANSFER : SQL_AUDIT_PAGE, err);
+	struct sql_stmt *stmt = sql_stmt(conn, is_of_transfer ? SQL_AUDIT_OF_TRANSFER : SQL_AUDIT_PAGE, err);
 	uint64_t to_id, end_id;
 	int result;
 
@@ -246,9 +246,9 @@ int sql_audit_rows(struct store *store, const struct audit_query *query,
 		   int (*each)(void *owner, const struct audit_row *row), void *owner, struct audit_place *ret_place,
 		   bool *ret_more, struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
+	struct sql_store *sql = sql_store_of(store);
 	struct audit_page page = { .query = query, .each = each, .owner = owner, .place = query->after };
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	struct sql_conn *conn = sql_reader_get(sql, err);
 	int result;
 
 	*ret_more = false;
@@ -256,21 +256,21 @@ int sql_audit_rows(struct store *store, const struct audit_query *query,
 		return -ERR_STORE;
 	result = page_run(conn, &page, ret_more, err);
 	*ret_place = page.place;
-	sql_reader_put(sqlite, conn);
+	sql_reader_put(sql, conn);
 	return result;
 }
 
 int sql_audit_head(struct store *store, struct audit_head *ret, struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
+	struct sql_store *sql = sql_store_of(store);
+	struct sql_conn *conn = sql_reader_get(sql, err);
 	uint64_t newest_id;
 	int result;
 
 	if (!conn)
 		return -ERR_STORE;
 	result = head_read(conn, ret, &newest_id, err);
-	sql_reader_put(sqlite, conn);
+	sql_reader_put(sql, conn);
 	return result;
 }
 
@@ -283,7 +283,7 @@ struct cut_job {
 
 static int point_set(struct sql_conn *conn, enum sql_id id, const struct audit_point *point, struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, id, err);
+	struct sql_stmt *stmt = sql_stmt(conn, id, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -294,7 +294,7 @@ static int point_set(struct sql_conn *conn, enum sql_id id, const struct audit_p
 
 static int cut_check(struct sql_conn *conn, const struct cut_job *job, struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_AUDIT_HASH, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_AUDIT_HASH, err);
 	uint8_t hash[AUDIT_HASH_SIZE];
 	struct audit_head head;
 	uint64_t newest_id;
@@ -318,7 +318,7 @@ static int cut_check(struct sql_conn *conn, const struct cut_job *job, struct er
 		return row;
 	if (row == 0 || read_hash(stmt, 0, hash) < 0 || memcmp(hash, job->to->hash, sizeof(hash)) != 0)
 		row = -ERR_VERSION_CONFLICT;
-	sqlite3_reset(stmt);
+	sql_reset(stmt);
 	if (row < 0)
 		return err_set(err, ERR_VERSION_CONFLICT, "row %" PRIu64 " of the audit is not the one in the archive",
 			       job->to->id);
@@ -328,7 +328,7 @@ static int cut_check(struct sql_conn *conn, const struct cut_job *job, struct er
 static int cut_job(struct sql_conn *conn, void *arg, struct err *err)
 {
 	const struct cut_job *job = arg;
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_AUDIT_CUT, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_AUDIT_CUT, err);
 	int result;
 
 	if (!stmt)
@@ -348,14 +348,14 @@ int sql_audit_cut(struct store *store, const struct audit_point *from, const str
 {
 	struct cut_job job = { from, to, row };
 
-	return sql_writer_do(&sqlite_of(store)->writer, cut_job, &job, err);
+	return sql_writer_do(&sql_store_of(store)->writer, cut_job, &job, err);
 }
 
 /* --- the rows from before --- */
 
 static int link_row(struct sql_conn *conn, struct audit_row *row, struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_AUDIT_LINK, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_AUDIT_LINK, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -372,7 +372,7 @@ static int link_row(struct sql_conn *conn, struct audit_row *row, struct err *er
 
 int sql_audit_chain_old(struct sql_conn *conn, struct err *err)
 {
-	sqlite3_stmt *next = sql_stmt(conn, SQL_AUDIT_NEXT, err);
+	struct sql_stmt *next = sql_stmt(conn, SQL_AUDIT_NEXT, err);
 	struct audit_row row;
 	int result;
 
@@ -386,7 +386,7 @@ int sql_audit_chain_old(struct sql_conn *conn, struct err *err)
 			return result;
 		row_read(next, &row);
 		result = link_row(conn, &row, err);
-		sqlite3_reset(next);
+		sql_reset(next);
 		if (result < 0)
 			return result;
 		conn->audit.is_moved = true;

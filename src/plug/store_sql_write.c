@@ -1,11 +1,11 @@
-#include "plug/store_sqlite.h"
+#include "plug/store_sql.h"
 
 #include <stdio.h>
 #include <string.h>
 
 int sql_brief_read(struct sql_conn *conn, const char *id, struct sql_brief *brief, struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_BRIEF, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_BRIEF, err);
 	int row;
 
 	if (!stmt)
@@ -17,8 +17,8 @@ int sql_brief_read(struct sql_conn *conn, const char *id, struct sql_brief *brie
 	if (row <= 0)
 		return row;
 	brief->is_found = true;
-	brief->num = sqlite3_column_int64(stmt, 0);
-	brief->version = sqlite3_column_int64(stmt, 2);
+	brief->num = sql_i64(stmt, 0);
+	brief->version = sql_i64(stmt, 2);
 	if (!transfer_state_from_name(sql_bytes(stmt, 1), &brief->state) ||
 	    !digest_from_name(sql_bytes(stmt, 3), &brief->digest))
 		row = err_set(err, ERR_STORE_SCHEMA,
@@ -28,8 +28,8 @@ int sql_brief_read(struct sql_conn *conn, const char *id, struct sql_brief *brie
 	brief->arrived_count = sql_u64(stmt, 6) + sql_u64(stmt, 7);
 	brief->copies = (unsigned)sql_u64(stmt, 8);
 	brief->copied_count = sql_u64(stmt, 9);
-	brief->is_copies_waived = sqlite3_column_int64(stmt, 10) != 0;
-	sqlite3_reset(stmt);
+	brief->is_copies_waived = sql_i64(stmt, 10) != 0;
+	sql_reset(stmt);
 	return row < 0 ? row : 0;
 }
 
@@ -45,7 +45,7 @@ static int brief_get(struct sql_conn *conn, const char *id, struct sql_brief *br
 int sql_counters_add(struct sql_conn *conn, int64_t transfer_num, const int64_t *delta, int64_t delta_stored_bytes,
 		     int64_t now_wall_us, struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_ADD, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_ADD, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -89,8 +89,8 @@ static int move_check(const struct move_job *move, const struct sql_brief *brief
 
 static int move_merged(struct sql_conn *conn, int64_t num, int64_t now_wall_us, struct err *err)
 {
-	sqlite3_stmt *chunks = sql_stmt(conn, SQL_CHUNK_MERGE_ALL, err),
-		     *counters = sql_stmt(conn, SQL_TRANSFER_MERGED, err);
+	struct sql_stmt *chunks = sql_stmt(conn, SQL_CHUNK_MERGE_ALL, err),
+			*counters = sql_stmt(conn, SQL_TRANSFER_MERGED, err);
 
 	if (!chunks || !counters)
 		return -ERR_STORE;
@@ -112,7 +112,7 @@ static int move_job(struct sql_conn *conn, void *arg, struct err *err)
 				   .user = brief.user,
 				   .outcome = transfer_state_name(move->state),
 				   .detail = move->reason };
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_MOVE, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_MOVE, err);
 	int result;
 
 	if (!stmt)
@@ -144,7 +144,7 @@ int sql_transfer_move(struct store *store, struct store_transfer *transfer, enum
 	/* A reason longer than its place is cut, the same in the database as in memory. */
 	if (reason)
 		memcpy(kept, reason, strnlen(reason, sizeof(kept) - 1));
-	result = sql_writer_do(&sqlite_of(store)->writer, move_job, &move, err);
+	result = sql_writer_do(&sql_store_of(store)->writer, move_job, &move, err);
 	if (result < 0)
 		return result;
 	memcpy(transfer->reason, kept, sizeof(kept));
@@ -164,7 +164,7 @@ struct note_job {
 static int note_job(struct sql_conn *conn, void *arg, struct err *err)
 {
 	const struct note_job *note = arg;
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_NOTE, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_NOTE, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -172,7 +172,7 @@ static int note_job(struct sql_conn *conn, void *arg, struct err *err)
 	sql_bind_text(stmt, 2, note->reason);
 	if (sql_run(conn, stmt, err, "noting a reason") < 0)
 		return -ERR_STORE;
-	if (sqlite3_changes(conn->db) == 0)
+	if (sql_changes(conn) == 0)
 		return err_set(err, ERR_NO_TRANSFER, "there is no transfer %s", note->id);
 	return 0;
 }
@@ -184,7 +184,7 @@ int sql_transfer_note(struct store *store, const char *id, const char *reason, s
 
 	if (reason)
 		memcpy(kept, reason, strnlen(reason, sizeof(kept) - 1));
-	return sql_writer_do(&sqlite_of(store)->writer, note_job, &note, err);
+	return sql_writer_do(&sql_store_of(store)->writer, note_job, &note, err);
 }
 
 struct bind_job {
@@ -197,7 +197,7 @@ struct bind_job {
 static int bind_job(struct sql_conn *conn, void *arg, struct err *err)
 {
 	const struct bind_job *job = arg;
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_ENTRY_BIND, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_ENTRY_BIND, err);
 	struct sql_brief brief;
 	int result;
 
@@ -218,7 +218,7 @@ static int bind_job(struct sql_conn *conn, void *arg, struct err *err)
 		sql_bind_text(stmt, 3, job->digests[i]);
 		if (sql_run(conn, stmt, err, "binding a file's digest") < 0)
 			return -ERR_STORE;
-		if (sqlite3_changes(conn->db) == 0)
+		if (sql_changes(conn) == 0)
 			return err_set(err, ERR_BAD_REQUEST, "transfer %s has no file with the number %llu", brief.id,
 				       (unsigned long long)job->seqs[i]);
 	}
@@ -230,7 +230,7 @@ int sql_bind_digests(struct store *store, const char *transfer_id, const uint64_
 {
 	struct bind_job job = { transfer_id, seqs, digests, count };
 
-	return sql_writer_do(&sqlite_of(store)->writer, bind_job, &job, err);
+	return sql_writer_do(&sql_store_of(store)->writer, bind_job, &job, err);
 }
 
 struct reopen_job {
@@ -240,7 +240,7 @@ struct reopen_job {
 	int64_t now_wall_us;
 };
 
-static void reopen_bind(sqlite3_stmt *stmt, const struct reopen_job *job, int64_t num)
+static void reopen_bind(struct sql_stmt *stmt, const struct reopen_job *job, int64_t num)
 {
 	sql_bind_i64(stmt, 1, num);
 	sql_bind_u64(stmt, 2, job->file_id);
@@ -250,7 +250,8 @@ static void reopen_bind(sqlite3_stmt *stmt, const struct reopen_job *job, int64_
 
 static int reopen_rows(struct sql_conn *conn, struct reopen_job *job, int64_t num, struct err *err)
 {
-	sqlite3_stmt *sum = sql_stmt(conn, SQL_CHUNK_REOPEN_SUM, err), *update = sql_stmt(conn, SQL_CHUNK_REOPEN, err);
+	struct sql_stmt *sum = sql_stmt(conn, SQL_CHUNK_REOPEN_SUM, err),
+			*update = sql_stmt(conn, SQL_CHUNK_REOPEN, err);
 	int64_t delta[SQL_CHUNK_STATES] = { 0 }, bytes;
 
 	if (!sum || !update)
@@ -258,10 +259,10 @@ static int reopen_rows(struct sql_conn *conn, struct reopen_job *job, int64_t nu
 	reopen_bind(sum, job, num);
 	if (sql_row(conn, sum, err, "counting stored chunks") < 0)
 		return -ERR_STORE;
-	delta[job->state] = sqlite3_column_int64(sum, 0);
+	delta[job->state] = sql_i64(sum, 0);
 	delta[CHUNK_STORED] = -delta[job->state];
-	bytes = sqlite3_column_int64(sum, 1);
-	sqlite3_reset(sum);
+	bytes = sql_i64(sum, 1);
+	sql_reset(sum);
 	reopen_bind(update, job, num);
 	sql_bind_text(update, 5, chunk_state_name(job->state));
 	sql_bind_i64(update, 6, job->now_wall_us);
@@ -285,6 +286,7 @@ static int reopen_job(struct sql_conn *conn, void *arg, struct err *err)
 	char detail[STORE_REASON_SIZE];
 	int result = brief_get(conn, job->transfer_id, &brief, err);
 
+	job->count = job->kept_count = 0;
 	if (result == 0 && brief.copied_count > 0)
 		result = sql_copies_drop(conn, brief.num, job->file_id, job->node_id, job->now_wall_us,
 					 &job->kept_count, err);
@@ -321,7 +323,7 @@ int sql_chunks_reopen(struct store *store, const char *transfer_id, uint64_t fil
 	int result;
 
 	MUST(state == CHUNK_PENDING || state == CHUNK_LOST || state == CHUNK_DIGEST_FAILED);
-	result = sql_writer_do(&sqlite_of(store)->writer, reopen_job, &job, err);
+	result = sql_writer_do(&sql_store_of(store)->writer, reopen_job, &job, err);
 	*ret_count = result < 0 ? 0 : job.count;
 	return result;
 }
@@ -329,7 +331,7 @@ int sql_chunks_reopen(struct store *store, const char *transfer_id, uint64_t fil
 static int node_job(struct sql_conn *conn, void *arg, struct err *err)
 {
 	const struct store_node *node = arg;
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_NODE_SAVE, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_NODE_SAVE, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -346,5 +348,5 @@ int sql_node_save(struct store *store, const struct store_node *node, struct err
 {
 	struct store_node copy = *node;
 
-	return sql_writer_do(&sqlite_of(store)->writer, node_job, &copy, err);
+	return sql_writer_do(&sql_store_of(store)->writer, node_job, &copy, err);
 }

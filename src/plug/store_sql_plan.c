@@ -1,4 +1,4 @@
-#include "plug/store_sqlite.h"
+#include "plug/store_sql.h"
 
 #include <stdlib.h>
 
@@ -6,25 +6,25 @@ void sql_plan_end(struct store_plan **plan)
 {
 	struct sql_conn *conn = sql_plan_conn(*plan);
 
-	if (!sqlite3_get_autocommit(conn->db))
-		(void)sql_run_id(conn, SQL_ROLLBACK, NULL, "dropping a plan");
-	sql_writer_return(&(*plan)->sqlite->writer);
+	if (conn->engine->is_in_transaction(conn))
+		conn->engine->rollback(conn);
+	sql_writer_return(&(*plan)->sql->writer);
 	free(*plan);
 	*plan = NULL;
 }
 
 int sql_plan_open(struct store *store, const char *transfer_id, struct store_plan **ret_plan, struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
+	struct sql_store *sql = sql_store_of(store);
 	struct store_plan *plan;
-	int result = sql_writer_lend(&sqlite->writer, err);
+	int result = sql_writer_lend(&sql->writer, err);
 
 	if (result < 0)
 		return result;
 	plan = must_zalloc(1, sizeof(*plan));
-	plan->sqlite = sqlite;
+	plan->sql = sql;
 	(void)str_copy(str_from(transfer_id), plan->transfer_id, sizeof(plan->transfer_id));
-	if (sql_begin(sql_plan_conn(plan), err, "starting a transaction") < 0) {
+	if (sql_begin(sql_plan_conn(plan), err) < 0) {
 		sql_plan_end(&plan);
 		return -ERR_STORE;
 	}
@@ -35,7 +35,7 @@ int sql_plan_open(struct store *store, const char *transfer_id, struct store_pla
 static int plan_transfer(struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_INSERT, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_INSERT, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -55,9 +55,10 @@ static int plan_transfer(struct store_plan *plan, const struct store_transfer *t
 	sql_bind_i64(stmt, 14, transfer->created_wall_us);
 	sql_bind_i64(stmt, 15, transfer->updated_wall_us);
 	sql_bind_i64(stmt, 16, transfer->copies > 1 ? transfer->copies : 1);
-	if (sql_run(conn, stmt, err, "inserting the transfer") < 0)
+	if (sql_row(conn, stmt, err, "inserting the transfer") <= 0)
 		return -ERR_STORE;
-	plan->transfer_num = sqlite3_last_insert_rowid(conn->db);
+	plan->transfer_num = sql_i64(stmt, 0);
+	sql_reset(stmt);
 	return 0;
 }
 
@@ -85,7 +86,7 @@ int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, str
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
 	const char type[2] = { entry->type, '\0' };
-	sqlite3_stmt *stmt;
+	struct sql_stmt *stmt;
 
 	if (!sql_fits(entry->seq) || !sql_fits(entry->size_bytes) || !sql_fits(entry->file_id) ||
 	    !sql_fits(entry->object_offset))
@@ -108,7 +109,7 @@ int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, str
 		return -ERR_STORE;
 	if (!plan->is_revision)
 		plan->entry_count++;
-	else if (sqlite3_changes(conn->db) != 1)
+	else if (sql_changes(conn) != 1)
 		return err_set(err, ERR_INTERNAL, "transfer %s has no such entry %llu to revise", plan->transfer_id,
 			       (unsigned long long)entry->seq);
 	return 0;
@@ -117,7 +118,7 @@ int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, str
 int sql_plan_object(struct store_plan *plan, const struct store_object *object, struct err *err)
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
-	sqlite3_stmt *stmt;
+	struct sql_stmt *stmt;
 
 	if (!sql_fits(object->file_id) || !sql_fits(object->first_seq) || !sql_fits(object->last_seq) ||
 	    !sql_fits(object->size_bytes) || !sql_fits(object->chunk_count))
@@ -144,7 +145,7 @@ int sql_plan_object(struct store_plan *plan, const struct store_object *object, 
 int sql_plan_chunk(struct store_plan *plan, const struct store_chunk *chunk, struct err *err)
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
-	sqlite3_stmt *stmt;
+	struct sql_stmt *stmt;
 
 	if (!sql_fits(chunk->file_id) || !sql_fits(chunk->chunk_index) || !sql_fits(chunk->size_bytes))
 		return err_set(err, ERR_LIMIT, "chunk %llu of object %llu: a number is beyond 2^63",
@@ -187,7 +188,7 @@ int sql_plan_check(const struct store_plan *plan, const struct store_transfer *t
 static int plan_totals(struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_PLANNED, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_PLANNED, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -222,7 +223,7 @@ int sql_plan_commit(struct store_plan **plan, const struct store_transfer *trans
 	if (result == 0)
 		result = sql_audit(sql_plan_conn(p), &row, NULL, err);
 	if (result == 0)
-		result = sql_commit(sql_plan_conn(p), err, "committing the plan");
+		result = sql_commit(sql_plan_conn(p), err);
 	if (result < 0)
 		err_wrap(err, "planning transfer %s", p->transfer_id);
 	sql_plan_end(plan);

@@ -1,12 +1,12 @@
 /* Second copies of chunks: counted, dropped, put in the place of a lost first one, and waived. */
-#include "plug/store_sqlite.h"
+#include "plug/store_sql.h"
 
 #include <stdio.h>
 
 int sql_copies_add(struct sql_conn *conn, int64_t transfer_num, int64_t delta_count, int64_t delta_bytes,
 		   int64_t now_wall_us, struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_COPIES_ADD, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_COPIES_ADD, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -17,7 +17,7 @@ int sql_copies_add(struct sql_conn *conn, int64_t transfer_num, int64_t delta_co
 	return sql_run(conn, stmt, err, "keeping the counts of a transfer's copies");
 }
 
-static void bind_range(sqlite3_stmt *stmt, int64_t transfer_num, uint64_t file_id, const char *node_id)
+static void bind_range(struct sql_stmt *stmt, int64_t transfer_num, uint64_t file_id, const char *node_id)
 {
 	sql_bind_i64(stmt, 1, transfer_num);
 	sql_bind_u64(stmt, 2, file_id);
@@ -28,7 +28,7 @@ static void bind_range(sqlite3_stmt *stmt, int64_t transfer_num, uint64_t file_i
 int sql_copies_drop(struct sql_conn *conn, int64_t transfer_num, uint64_t file_id, const char *node_id,
 		    int64_t now_wall_us, uint64_t *ret_kept_count, struct err *err)
 {
-	sqlite3_stmt *sum = sql_stmt(conn, SQL_COPIES_SUM, err), *drop = sql_stmt(conn, SQL_COPIES_DROP, err);
+	struct sql_stmt *sum = sql_stmt(conn, SQL_COPIES_SUM, err), *drop = sql_stmt(conn, SQL_COPIES_DROP, err);
 	int64_t count, bytes;
 
 	if (!sum || !drop)
@@ -36,10 +36,10 @@ int sql_copies_drop(struct sql_conn *conn, int64_t transfer_num, uint64_t file_i
 	bind_range(sum, transfer_num, file_id, node_id);
 	if (sql_row(conn, sum, err, "counting a node's copies") < 0)
 		return -ERR_STORE;
-	count = sqlite3_column_int64(sum, 0);
-	bytes = sqlite3_column_int64(sum, 1);
+	count = sql_i64(sum, 0);
+	bytes = sql_i64(sum, 1);
 	*ret_kept_count = sql_u64(sum, 2);
-	sqlite3_reset(sum);
+	sql_reset(sum);
 	if (count == 0)
 		return 0;
 	bind_range(drop, transfer_num, file_id, node_id);
@@ -59,7 +59,7 @@ struct copies_job {
 static int copies_job(struct sql_conn *conn, void *arg, struct err *err)
 {
 	const struct copies_job *job = arg;
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_COPIES_SET, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_COPIES_SET, err);
 	struct sql_brief brief;
 	char detail[STORE_REASON_SIZE];
 	struct store_audit row = { .at_wall_us = job->now_wall_us,
@@ -94,5 +94,5 @@ int sql_copies_set(struct store *store, const char *transfer_id, unsigned copies
 {
 	struct copies_job job = { transfer_id, why, copies, is_waived, now_wall_us };
 
-	return sql_writer_do(&sqlite_of(store)->writer, copies_job, &job, err);
+	return sql_writer_do(&sql_store_of(store)->writer, copies_job, &job, err);
 }

@@ -1,4 +1,4 @@
-#include "plug/store_sqlite.h"
+#include "plug/store_sql.h"
 
 #include <string.h>
 
@@ -55,7 +55,7 @@ static int receipt_transfer(struct sql_conn *conn, struct receipt_job *job, cons
 static int chunk_read(struct sql_conn *conn, int64_t num, const struct store_receipt *receipt, struct chunk_row *row,
 		      struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_GET, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_CHUNK_GET, err);
 	int result;
 
 	if (!stmt)
@@ -78,7 +78,7 @@ static int chunk_read(struct sql_conn *conn, int64_t num, const struct store_rec
 	sql_text(stmt, 2, row->digest, sizeof(row->digest));
 	sql_text(stmt, 3, row->actual_node, sizeof(row->actual_node));
 	sql_text(stmt, 4, row->copy_node, sizeof(row->copy_node));
-	sqlite3_reset(stmt);
+	sql_reset(stmt);
 	return result;
 }
 
@@ -92,7 +92,7 @@ static void chunk_moved(struct receipt_job *job, enum chunk_state from, enum chu
 static int chunk_to_stored(struct sql_conn *conn, struct receipt_job *job, const struct store_receipt *receipt,
 			   const struct chunk_row *row, struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_STORED, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_CHUNK_STORED, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -110,7 +110,7 @@ static int chunk_to_stored(struct sql_conn *conn, struct receipt_job *job, const
 static int chunk_to_copied(struct sql_conn *conn, struct receipt_job *job, const struct store_receipt *receipt,
 			   const struct chunk_row *row, struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_COPIED, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_CHUNK_COPIED, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -127,7 +127,7 @@ static int chunk_to_copied(struct sql_conn *conn, struct receipt_job *job, const
 static int chunk_to_failed(struct sql_conn *conn, struct receipt_job *job, const struct store_receipt *receipt,
 			   struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_FAILED, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_CHUNK_FAILED, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -231,6 +231,7 @@ static int receipt_job(struct sql_conn *conn, void *arg, struct err *err)
 {
 	struct receipt_job *job = arg;
 
+	*job = (struct receipt_job){ .receipts = job->receipts, .count = job->count, .now_wall_us = job->now_wall_us };
 	for (size_t i = 0; i < job->count; i++) {
 		struct store_receipt *receipt = &job->receipts[i];
 		int result = receipt_apply(conn, job, receipt, err);
@@ -252,5 +253,5 @@ int sql_receipts(struct store *store, struct store_receipt *receipts, size_t cou
 
 	if (count == 0)
 		return 0;
-	return sql_writer_do(&sqlite_of(store)->writer, receipt_job, &job, err);
+	return sql_writer_do(&sql_store_of(store)->writer, receipt_job, &job, err);
 }

@@ -1,5 +1,5 @@
 /* A plan revised: some objects go, others take their place, in one transaction. */
-#include "plug/store_sqlite.h"
+#include "plug/store_sql.h"
 
 #include "base/clock.h"
 
@@ -15,7 +15,7 @@ static int revise_check(const struct store_transfer *transfer, struct str state,
 static int revise_read(struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_REVISE_GET, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_REVISE_GET, err);
 	int row;
 
 	if (!stmt)
@@ -24,13 +24,13 @@ static int revise_read(struct store_plan *plan, const struct store_transfer *tra
 	row = sql_row(conn, stmt, err, "looking up the transfer that is revised");
 	if (row <= 0)
 		return row < 0 ? row : err_set(err, ERR_NO_TRANSFER, "there is no transfer %s", transfer->id);
-	row = revise_check(transfer, sql_bytes(stmt, 1), sqlite3_column_int64(stmt, 2), err);
-	plan->transfer_num = sqlite3_column_int64(stmt, 0);
+	row = revise_check(transfer, sql_bytes(stmt, 1), sql_i64(stmt, 2), err);
+	plan->transfer_num = sql_i64(stmt, 0);
 	plan->entry_count = sql_u64(stmt, 3);
 	plan->object_count = sql_u64(stmt, 4);
 	plan->chunk_count = sql_u64(stmt, 5);
 	plan->last_file_id = sql_u64(stmt, 6);
-	sqlite3_reset(stmt);
+	sql_reset(stmt);
 	return row;
 }
 
@@ -57,7 +57,7 @@ int sql_revise_begin(struct store *store, const struct store_transfer *transfer,
 static int drop_counts(struct store_plan *plan, uint64_t file_id, struct err *err)
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_REVISE_SUM, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_REVISE_SUM, err);
 	int row;
 
 	if (!stmt)
@@ -68,14 +68,14 @@ static int drop_counts(struct store_plan *plan, uint64_t file_id, struct err *er
 		enum chunk_state state;
 
 		if (!chunk_state_from_name(sql_bytes(stmt, 0), &state)) {
-			sqlite3_reset(stmt);
+			sql_reset(stmt);
 			return err_set(err, ERR_STORE_SCHEMA,
 				       "a chunk has a state in the database that this heng does not know");
 		}
-		plan->state_counts[state] -= sqlite3_column_int64(stmt, 1);
+		plan->state_counts[state] -= sql_i64(stmt, 1);
 		plan->chunk_count -= sql_u64(stmt, 1);
 		if (state == CHUNK_STORED || state == CHUNK_MERGED)
-			plan->stored_bytes -= sqlite3_column_int64(stmt, 2);
+			plan->stored_bytes -= sql_i64(stmt, 2);
 	}
 	return row;
 }
@@ -83,7 +83,7 @@ static int drop_counts(struct store_plan *plan, uint64_t file_id, struct err *er
 static int drop_rows(struct store_plan *plan, enum sql_id id, uint64_t file_id, struct err *err)
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
-	sqlite3_stmt *stmt = sql_stmt(conn, id, err);
+	struct sql_stmt *stmt = sql_stmt(conn, id, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -107,7 +107,7 @@ int sql_revise_drop(struct store_plan *plan, uint64_t file_id, struct err *err)
 		result = drop_rows(plan, SQL_REVISE_DROP_OBJECT, file_id, err);
 	if (result < 0)
 		return result;
-	if (sqlite3_changes(sql_plan_conn(plan)->db) != 1)
+	if (sql_changes(sql_plan_conn(plan)) != 1)
 		return err_set(err, ERR_INTERNAL, "transfer %s has no object %llu to drop", plan->transfer_id,
 			       (unsigned long long)file_id);
 	plan->object_count--;
@@ -122,7 +122,7 @@ int sql_revise_row(struct store_plan *plan, const struct store_audit *row, struc
 static int revise_totals(struct store_plan *plan, const struct store_transfer *transfer, struct err *err)
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_REVISE_TOTALS, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_REVISE_TOTALS, err);
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -148,7 +148,7 @@ int sql_revise_commit(struct store_plan **plan, const struct store_transfer *tra
 	if (result == 0)
 		result = revise_totals(p, transfer, err);
 	if (result == 0)
-		result = sql_commit(sql_plan_conn(p), err, "committing the revised plan");
+		result = sql_commit(sql_plan_conn(p), err);
 	if (result < 0)
 		err_wrap(err, "revising transfer %s", p->transfer_id);
 	sql_plan_end(plan);

@@ -1,5 +1,5 @@
 /* What operators order about nodes. */
-#include "plug/store_sqlite.h"
+#include "plug/store_sql.h"
 
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ static int lose_chunks(struct sql_conn *conn, struct order_job *job, struct err 
 
 	(void)snprintf(why, sizeof(why), "an operator declared node %s lost", node_id);
 	for (;;) {
-		sqlite3_stmt *stmt = sql_stmt(conn, SQL_ORDER_HOLDS, err);
+		struct sql_stmt *stmt = sql_stmt(conn, SQL_ORDER_HOLDS, err);
 		uint64_t count = 0;
 		int row;
 
@@ -30,9 +30,9 @@ static int lose_chunks(struct sql_conn *conn, struct order_job *job, struct err 
 		row = sql_row(conn, stmt, err, "finding what a lost node had");
 		if (row <= 0)
 			return row;
-		after = sqlite3_column_int64(stmt, 0);
+		after = sql_i64(stmt, 0);
 		sql_text(stmt, 1, id, sizeof(id));
-		sqlite3_reset(stmt);
+		sql_reset(stmt);
 		row = sql_reopen(conn, id, 0, node_id, CHUNK_LOST, why, job->now_wall_us, &count, err);
 		if (row < 0)
 			return row;
@@ -44,9 +44,10 @@ static int order_job(struct sql_conn *conn, void *arg, struct err *err)
 {
 	struct order_job *job = arg;
 	const struct store_order *order = job->order;
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_ORDER_SAVE, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_ORDER_SAVE, err);
 	int result;
 
+	job->lost_count = 0;
 	if (!stmt)
 		return -ERR_STORE;
 	sql_bind_text(stmt, 1, order->node_id);
@@ -68,7 +69,7 @@ int sql_order_save(struct store *store, const struct store_order *order, const s
 		   int64_t now_wall_us, uint64_t *ret_lost_count, struct err *err)
 {
 	struct order_job job = { order, row, now_wall_us, 0 };
-	int result = sql_writer_do(&sqlite_of(store)->writer, order_job, &job, err);
+	int result = sql_writer_do(&sql_store_of(store)->writer, order_job, &job, err);
 
 	*ret_lost_count = result < 0 ? 0 : job.lost_count;
 	return result;
@@ -77,28 +78,28 @@ int sql_order_save(struct store *store, const struct store_order *order, const s
 int sql_order_list(struct store *store, int (*each)(void *owner, const struct store_order *order), void *owner,
 		   struct err *err)
 {
-	struct sqlite_store *sqlite = sqlite_of(store);
-	struct sql_conn *conn = sql_reader_get(sqlite, err);
-	sqlite3_stmt *stmt;
+	struct sql_store *sql = sql_store_of(store);
+	struct sql_conn *conn = sql_reader_get(sql, err);
+	struct sql_stmt *stmt;
 	int row = -ERR_STORE;
 
 	if (!conn)
 		return -ERR_STORE;
 	stmt = sql_stmt(conn, SQL_ORDER_LIST, err);
 	while (stmt && (row = sql_row(conn, stmt, err, "listing what is ordered about nodes")) > 0) {
-		struct store_order order = { .is_weight_ordered = sqlite3_column_type(stmt, 2) != SQLITE_NULL };
+		struct store_order order = { .is_weight_ordered = !sql_is_null(stmt, 2) };
 
 		sql_text(stmt, 0, order.node_id, sizeof(order.node_id));
 		if (!node_order_from_name(sql_bytes(stmt, 1), &order.order)) {
 			row = err_set(err, ERR_STORE, "the store has an order for node %s that is none", order.node_id);
 			break;
 		}
-		order.weight_milli = (uint32_t)sqlite3_column_int64(stmt, 2);
+		order.weight_milli = (uint32_t)sql_i64(stmt, 2);
 		if (each(owner, &order) != 0)
 			break;
 	}
 	if (stmt)
-		sqlite3_reset(stmt);
-	sql_reader_put(sqlite, conn);
+		sql_reset(stmt);
+	sql_reader_put(sql, conn);
 	return row < 0 ? row : 0;
 }
