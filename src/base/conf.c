@@ -11,6 +11,7 @@
 #define TEXT_MAX_BYTES (1 * MIB)
 #define DEPTH_MAX      16
 #define ROWS_MAX       64
+#define WORDS_MAX      64 /* of one list of words */
 /* Keeps room at the end of the error text for "and N more". */
 #define FAULTS_MAX_BYTES (sizeof(((struct err *)0)->text) - 24)
 
@@ -204,10 +205,46 @@ static void read_list(struct reading *reading, const struct conf_row *row, struc
 	}
 }
 
+static void read_words(struct reading *reading, const struct conf_row *row, struct conf_list *ret_list)
+{
+	const char **words = NULL;
+
+	if (is_null(&reading->event))
+		return;
+	if (reading->event.type != YAML_SEQUENCE_START_EVENT) {
+		add_fault(reading, reading->event.start_mark, "'%s' must be a list of words ([one, two])", row->name);
+		skip_value(reading);
+		return;
+	}
+	while (next_event(reading) && reading->event.type != YAML_SEQUENCE_END_EVENT) {
+		struct str text = reading->event.type == YAML_SCALAR_EVENT ? scalar_text(&reading->event) : STR_NONE;
+
+		if (reading->event.type != YAML_SCALAR_EVENT || (text.size > 0 && memchr(text.data, '\0', text.size))) {
+			add_fault(reading, reading->event.start_mark, "each entry of '%s' must be one word", row->name);
+			skip_value(reading);
+			continue;
+		}
+		if (!words)
+			words = arena_alloc(reading->arena, WORDS_MAX * sizeof(*words));
+		if (!words || ret_list->count == WORDS_MAX ||
+		    !(words[ret_list->count] = arena_strdup(reading->arena, text))) {
+			stop_at(reading, reading->event.start_mark, "'%s' has too many entries (%zu)", row->name,
+				ret_list->count);
+			return;
+		}
+		ret_list->count++;
+		ret_list->items = words;
+	}
+}
+
 static void read_value(struct reading *reading, const struct conf_row *row, char *target)
 {
 	char why[CONF_WHY_SIZE];
 
+	if (row->type == CONF_WORDS) {
+		read_words(reading, row, (void *)(target + row->offset));
+		return;
+	}
 	if (row->type == CONF_LIST) {
 		/* Through void, as the offsets in the table are those of aligned members. */
 		read_list(reading, row, (void *)(target + row->offset));

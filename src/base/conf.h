@@ -13,6 +13,7 @@ enum conf_type {
 	CONF_DURATION, /* int64_t microseconds: 3s */
 	CONF_BOOL,     /* bool: true | false */
 	CONF_CHOICE,   /* int: index in `choices` ("a|b|c") */
+	CONF_WORDS,    /* struct conf_list of const char *, in the arena */
 	CONF_LIST,     /* struct conf_list of structs described by item_rows */
 };
 
@@ -24,9 +25,10 @@ struct conf_list {
 struct conf_row {
 	const char *name;
 	enum conf_type type;
-	size_t offset;        /* offsetof in the target struct */
-	int64_t min, max;     /* INT, SIZE, DURATION; both 0: no limit */
-	const char *fallback; /* the default as text; NULL: the key is required (a LIST without one is empty) */
+	size_t offset;    /* offsetof in the target struct */
+	int64_t min, max; /* INT, SIZE, DURATION; both 0: no limit */
+	const char
+		*fallback; /* the default as text; NULL: the key is required (LIST and WORDS without one are empty) */
 	const char *choices;
 	const struct conf_row *item_rows; /* LIST; ends with a row whose name is NULL */
 	size_t item_size;

@@ -38,6 +38,7 @@ const char *conf_value_allowed(const struct conf_row *row, char why[CONF_WHY_SIZ
 		[CONF_DURATION] = "a time with its unit such as 3s or 250ms",
 		[CONF_BOOL] = "true or false",
 		[CONF_CHOICE] = "one of",
+		[CONF_WORDS] = "a list of words",
 		[CONF_LIST] = "a list",
 	};
 	char low[32], high[32];
@@ -96,6 +97,7 @@ static bool read_typed(const struct conf_row *row, struct str text, char *place,
 			}
 		}
 		return false;
+	case CONF_WORDS:
 	case CONF_LIST:
 		break;
 	}
@@ -134,7 +136,7 @@ bool conf_value_read(const struct conf_row *row, struct str text, char *target, 
 
 bool conf_value_default(const struct conf_row *row, char *target, struct arena *arena)
 {
-	if (row->type == CONF_LIST)
+	if (row->type == CONF_LIST || row->type == CONF_WORDS)
 		return true;
 	if (!row->fallback)
 		return false;

@@ -22,7 +22,7 @@ struct target {
 	int64_t free_count;
 	bool is_open;
 	int format;
-	struct conf_list users;
+	struct conf_list users, words;
 };
 
 static const struct conf_row user_rows[] = {
@@ -67,6 +67,7 @@ static const struct conf_row rows[] = {
 	  .offset = offsetof(struct target, users),
 	  .item_rows = user_rows,
 	  .item_size = sizeof(struct user) },
+	{ .name = "words", .type = CONF_WORDS, .offset = offsetof(struct target, words) },
 	{ 0 },
 };
 
@@ -129,6 +130,39 @@ static void test_every_type(void **state UNUSED)
 	assert_int_equal(users[0].role, 2);
 	assert_string_equal(users[1].name, "null");
 	assert_int_equal(users[1].role, 1);
+	arena_fini(&arena);
+}
+
+static void test_words(void **state UNUSED)
+{
+	static const struct {
+		const char *text, *says;
+	} wrong[] = {
+		{ "host: h\nwords: /bin/true\n", "'words' must be a list of words" },
+		{ "host: h\nwords: {a: b}\n", "'words' must be a list of words" },
+		{ "host: h\nwords: [a, [b]]\n", "each entry of 'words' must be one word" },
+		{ "host: h\nwords: [a, \"b\\0c\"]\n", "each entry of 'words' must be one word" },
+		{ "host: h\nwords: [a]\nwords: [b]\n", "given twice" },
+		{ "host: h\nwords: [0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,"
+		  "0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4]\n",
+		  "too many entries (64)" },
+	};
+	struct arena arena = ARENA_INIT(0);
+	struct err err = ERR_INIT;
+	struct target target;
+
+	assert_int_equal(parse(STR("host: h\nwords: [/bin/echo, \"a b\", '']\n"), &target, &arena, &err), 0);
+	assert_int_equal(target.words.count, 3);
+	const char *const *words = target.words.items;
+	assert_string_equal(words[0], "/bin/echo");
+	assert_string_equal(words[1], "a b");
+	assert_string_equal(words[2], "");
+	assert_int_equal(parse(STR("host: h\nwords:\n"), &target, &arena, &err), 0);
+	assert_int_equal(target.words.count, 0);
+	for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+		assert_int_equal(parse(str_from(wrong[i].text), &target, &arena, &err), -(int)ERR_CONFIG);
+		assert_non_null(strstr(err.text, wrong[i].says));
+	}
 	arena_fini(&arena);
 }
 
@@ -350,6 +384,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_every_type),
+		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_long_list),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_all_faults_at_once),
