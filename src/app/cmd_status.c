@@ -64,6 +64,21 @@ static void status_print_copies(const json_t *root)
 		       : "");
 }
 
+/* Of those who were told all there is nothing to say. */
+static void status_print_hooks(const json_t *root)
+{
+	size_t i;
+	const json_t *item;
+	json_array_foreach(json_object_get(root, "hooks"), i, item)
+	{
+		char name[80], text[700];
+		bool is_given_up = strcmp(ask_text(item, "state"), "given_up") == 0;
+		printf("%-10s %s: %s, %llu tries failed%s%s\n", "hook", ask_word(item, "name", name, sizeof(name)),
+		       is_given_up ? "given up" : "still to be told", (unsigned long long)ask_u64(item, "tries"),
+		       ask_text(item, "error")[0] != '\0' ? ": " : "", ask_word(item, "error", text, sizeof(text)));
+	}
+}
+
 static void status_print_one(const json_t *root)
 {
 	char text[4 * 4608], size[32], stored[32];
@@ -87,6 +102,7 @@ static void status_print_one(const json_t *root)
 	status_print_time(root, "created_us", "created");
 	status_print_time(root, "updated_us", "updated");
 	status_print_time(root, "completed_us", "completed");
+	status_print_hooks(root);
 }
 
 int cmd_status_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)

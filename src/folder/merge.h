@@ -3,6 +3,7 @@
 #ifndef HENG_FOLDER_MERGE_H
 #define HENG_FOLDER_MERGE_H
 
+#include "folder/hook.h"
 #include "folder/keyring.h"
 #include "folder/pool.h"
 #include "plug/store.h"
@@ -11,6 +12,7 @@ struct merge;
 struct merge_options {
 	const char *staging_dir, *final_dir; /* one file system */
 	const struct internal_key *internal_key;
+	struct hooks *hooks;            /* told of what is completed; NULL: nobody is */
 	unsigned object_limit_count;    /* at once; 8 */
 	unsigned node_connection_limit; /* per node; 8 */
 	unsigned pull_try_limit;        /* per chunk, while its node answers; 0: 5 */

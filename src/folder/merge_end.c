@@ -118,11 +118,24 @@ void merge_end_reopened(struct merge_run *run)
 		merge_end_unrecorded(run, &err, "that chunks are to be sent again");
 }
 
+void merge_tell_hooks(struct merge_run *run)
+{
+	if (run->merge->options.hooks)
+		hooks_completed(run->merge->options.hooks, &run->transfer);
+}
+
 void merge_end_completed(struct merge_run *run)
 {
+	struct hooks *hooks = run->merge->options.hooks;
 	struct err err = ERR_INIT;
-	int result = move(run, TRANSFER_COMPLETED, "", false, &err);
+	int result = 0;
 
+	/* Before it is recorded: a crash behind the record must leave the promise. */
+	if (hooks && hooks_promise(hooks, run->transfer.id, &err) < 0) {
+		merge_end_unrecorded(run, &err, "that its folder is in place");
+		return;
+	}
+	result = move(run, TRANSFER_COMPLETED, "", false, &err);
 	if (result == -ERR_STATE) {
 		log_err(LOG_WARN, &err, "transfer %s: its folder is withdrawn", run->transfer.id);
 		merge_unpublish(run);
@@ -134,6 +147,7 @@ void merge_end_completed(struct merge_run *run)
 	}
 	log_say(LOG_INFO, "transfer %s: completed, %" PRIu64 " files, %" PRIu64 " bytes", run->transfer.id,
 		run->transfer.file_count, run->transfer.total_bytes);
+	merge_tell_hooks(run);
 	merge_nodes_forget(run->merge, run->transfer.id);
 }
 

@@ -184,6 +184,7 @@ void merge_end_reopened(struct merge_run *run); /* back to uploading, as chunks 
 void merge_end_in_failure(struct merge_run *run, const struct err *cause, bool is_retryable);
 void merge_end_unrecorded(struct merge_run *run, const struct err *err, const char *what);
 bool merge_is_passing(const struct err *err);
+void merge_tell_hooks(struct merge_run *run); /* the transfer is completed */
 
 /* --- merge_node.c --- */
 enum merge_gate { MERGE_NODE_READY, MERGE_NODE_BUSY, MERGE_NODE_OUT, MERGE_NODE_LOST };

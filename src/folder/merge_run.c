@@ -335,6 +335,8 @@ bool merge_run_job(struct merge *merge, struct merge_job *job)
 		merge_end_unrecorded(run, &err, "anything");
 	else if (run->transfer.state == TRANSFER_MERGING)
 		merge_transfer(run);
+	else if (run->transfer.state == TRANSFER_COMPLETED)
+		merge_tell_hooks(run); /* its end was recorded, and yet the answer was that it might not have been */
 	show_run(merge, job, NULL);
 	bool is_to_repeat = run->is_unrecorded || run->is_to_repeat;
 	pthread_mutex_destroy(&run->lock);

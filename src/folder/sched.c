@@ -102,6 +102,13 @@ const struct conf_row sched_conf_rows[] = {
 	       "what the folder of one transfer may have; 0: no limit"),
 	NUMBER("transfer_entries_max", CONF_INT, transfer_entries_max, 0, INT64_MAX, "0",
 	       "files, folders and links that it may have; 0: no limit"),
+	{ .name = "on_complete",
+	  .type = CONF_LIST,
+	  .fallback = "",
+	  .offset = offsetof(struct sched_conf, on_complete),
+	  .item_rows = hook_conf_rows,
+	  .item_size = sizeof(struct hook_conf),
+	  .help = "who is told of folders that have arrived" },
 	TEXT("profile", profile, "", "file of the folder profile by which nodes are scored; default: the built-in one"),
 	TEXT("decision_log", decision_log, "",
 	     "file that keeps every decision; default: state_dir/decisions.jsonl; off: none"),
@@ -257,6 +264,12 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 		.internal_key = &sched->keyring.internal,
 		.expiry_us = conf->transfer_expiry_us,
 	};
+	struct hook_options telling = {
+		.list = conf->on_complete.items,
+		.count = conf->on_complete.count,
+		.state_dir = sched->state_dir,
+		.final_place = sched->final_dir,
+	};
 	struct inventory_options listing = { .internal_key = &sched->keyring.internal };
 	char database[PATH_TEXT_MAX];
 	int result;
@@ -273,6 +286,10 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 	pooling.log = sched->decisions;
 	if (result == 0)
 		result = pool_start(&pooling, &sched->pool, err);
+	telling.store = sched->store;
+	if (result == 0)
+		result = hooks_start(&telling, &sched->hooks, err);
+	merging.hooks = sched->hooks;
 	if (result == 0)
 		result = merge_start(&merging, sched->store, sched->pool, &sched->merge, err);
 	keeping.store = sched->store;
@@ -374,6 +391,7 @@ void sched_stop(struct sched **sched_ref)
 	inventory_stop(&sched->inventory);
 	keeper_stop(&sched->keeper);
 	merge_stop(&sched->merge);
+	hooks_stop(&sched->hooks);
 	pool_stop(&sched->pool);
 	if (sched->decisions)
 		logfile_close(&sched->decisions);

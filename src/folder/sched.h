@@ -3,6 +3,7 @@
 #define HENG_FOLDER_SCHED_H
 
 #include "base/conf.h"
+#include "folder/hook.h"
 #include "http/server.h"
 
 struct sched_user {
@@ -38,6 +39,7 @@ struct sched_conf {
 	int loop;
 	bool is_insecure;
 	int log_json;
+	struct conf_list on_complete; /* of struct hook_conf */
 };
 extern const struct conf_row sched_conf_rows[];
 

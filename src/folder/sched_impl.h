@@ -56,6 +56,7 @@ struct sched {
 	struct store *store;
 	struct pool *pool;
 	struct merge *merge;
+	struct hooks *hooks;
 	struct keeper *keeper;
 	struct inventory *inventory;
 	struct profile profile;

@@ -163,6 +163,7 @@ static int json_details(struct json *json, struct sched_call *c, const struct st
 	json_i64(json, "created_us", transfer->created_wall_us);
 	json_i64(json, "updated_us", transfer->updated_wall_us);
 	json_i64(json, "completed_us", transfer->completed_wall_us);
+	hooks_json(c->sched->hooks, transfer->id, json);
 	return 0;
 }
 

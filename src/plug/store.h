@@ -105,8 +105,8 @@ struct store_receipt {
 
 struct store_audit {
 	int64_t at_wall_us;
-	const char
-		*kind; /* "state", "chunk", "refused", "removed", "revised", "alert", "operator", "pulled", "audit" */
+	const char *
+		kind; /* "state", "chunk", "refused", "removed", "revised", "alert", "operator", "pulled", "audit", "hook" */
 	const char *transfer_id, *user, *node_id, *outcome, *detail; /* NULL allowed, as in the next */
 	const char *algorithm, *client_addr, *request_id, *user_agent;
 	uint64_t file_id, chunk_index;
