@@ -45,7 +45,8 @@ struct courier {
 	bool is_posting, is_registering, is_registered;
 	int64_t registered_mono_us; /* last attempt */
 	int64_t interval_us;
-	bool is_reachable; /* the last batch was answered */
+	bool is_reachable;    /* the last batch was answered */
+	bool is_failure_told; /* in the log, so that its end is told too */
 	bool is_refusing; /* it was answered with a refusal of the node itself: nothing that keeping receipts would mend */
 	struct err cause;       /* of not being reachable, as a client is told */
 	unsigned failure_count; /* in a row */

@@ -16,8 +16,10 @@
 
 void courier_note_failure(struct courier *courier, const struct err *err, bool is_refusing, int64_t now_us)
 {
-	if (courier->is_reachable)
+	if (courier->is_reachable) {
 		log_err(LOG_WARN, err, "receipts cannot be delivered");
+		courier->is_failure_told = true;
+	}
 	courier->is_reachable = false;
 	courier->is_refusing = is_refusing;
 	err_set(&courier->cause, ERR_SCHEDULER_DOWN, "the chunk is stored, but the scheduler could not be told: %s",
@@ -32,8 +34,9 @@ void courier_note_failure(struct courier *courier, const struct err *err, bool i
 
 static void note_answer(struct courier *courier)
 {
-	if (!courier->is_reachable)
+	if (courier->is_failure_told)
 		log_say(LOG_INFO, "the scheduler takes receipts again");
+	courier->is_failure_told = false;
 	courier->is_reachable = true;
 	courier->is_refusing = false;
 	courier->failure_count = 0;

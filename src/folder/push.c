@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "folder/batch.h"
 #include "folder/push_impl.h"
 #include "sys/fs.h"
 
@@ -24,6 +25,12 @@
 #define PUSH_URL_SIZE          8192
 
 /* --- what is pushed --- */
+/* A transfer that is named by its id has its batch; one that is asked for by name as well must fit. */
+static bool push_tells_batch(const struct push *push)
+{
+	return push->options->resume == NULL || push->options->batch.size > 0;
+}
+
 /* The folder's absolute path gives the default batch name, and with the host's name the source by which a later push is recognised. */
 static int push_name_source(struct push *push, struct push_result *result, struct err *err)
 {
@@ -40,13 +47,14 @@ static int push_name_source(struct push *push, struct push_result *result, struc
 	push->source = must_alloc(3 * (size_t)size + 1);
 	percent_encode((struct str){ text, (size_t)size }, true, push->source, 3 * (size_t)size + 1);
 	struct str batch = push->options->batch.size > 0 ? push->options->batch : str_from(strrchr(path, '/') + 1);
-	if (batch.size == 0) {
-		err_set(err, ERR_BATCH_NAME, "the root folder has no name");
-		err_hint(err, "give the batch a name: --name NAME");
-		return -(int)ERR_BATCH_NAME;
+	/* A transfer that is named by its id has its batch: the folder's name is only shown, cut if need be. */
+	if (push_tells_batch(push)) {
+		int r = batch_check(batch, err);
+		if (r < 0)
+			return r;
 	}
-	if (!str_copy(batch, result->batch, sizeof(result->batch)))
-		return err_set(err, ERR_BATCH_NAME, "the batch name is longer than 200 bytes");
+	(void)str_copy((struct str){ batch.data, min_size(batch.size, sizeof(result->batch) - 1) }, result->batch,
+		       sizeof(result->batch));
 	push->root_fd = fd;
 	fd = -1;
 	return 0;
@@ -123,13 +131,11 @@ static int push_create_url(const struct push *push, const char *name, char *targ
 {
 	const struct push_options *options = push->options;
 	char batch[3 * PUSH_BATCH_SIZE + 1];
-	/* A transfer that is named has its batch; one that is asked for by name as well must fit. */
-	bool is_batch_told = options->resume == NULL || options->batch.size > 0;
 	/* What was learnt is a wish: a transfer that is under way stays as it was cut. */
 	bool is_asked = options->chunk_bytes > 0;
 	uint64_t chunk_bytes = is_asked ? options->chunk_bytes : push->learnt.chunk_bytes;
 
-	percent_encode(is_batch_told ? str_from(name) : STR_NONE, false, batch, sizeof(batch));
+	percent_encode(push_tells_batch(push) ? str_from(name) : STR_NONE, false, batch, sizeof(batch));
 	int size = snprintf(target, target_size, "%s/api/v1/transfers?batch=%s&digest=%s&source=%s&priority=%d%s",
 			    options->url, batch, digest_name(options->digest), push->source, options->priority,
 			    options->is_dry_run ? "&dry_run=1" : "");
@@ -529,7 +535,8 @@ int push_folder(const struct push_options *options, struct push_result *ret_resu
 	push->options = options;
 	push->started_us = clock_mono_us();
 	push->root_fd = push->manifest_fd = push->digests_fd = -1;
-	push->give_up_us = options->give_up_us > 0 ? options->give_up_us : PUSH_GIVE_UP_US;
+	push->patience_us = options->give_up_us > 0 ? options->give_up_us : PUSH_GIVE_UP_US;
+	push->give_up_us = push->patience_us;
 	push_recall(push);
 	push->nodes = must_zalloc(PUSH_NODES_MAX, sizeof(*push->nodes));
 	push->progress.phase = "scan";

@@ -47,7 +47,7 @@ static unsigned limited_parallel(struct push *push, unsigned parallel, uint64_t 
 	size_t wanted = max_size(LIMITED_PARALLEL, rate_bytes * LIMITED_S / chunk_bytes);
 	parallel = (unsigned)min_size(parallel, wanted);
 	/* A chunk that is sent again shows no sign of life before it is acknowledged: patience must outlast the way through the limit. */
-	push->give_up_us += (int64_t)(parallel * chunk_bytes * (uint64_t)SEC_US / rate_bytes);
+	push->give_up_us = push->patience_us + (int64_t)(parallel * chunk_bytes * (uint64_t)SEC_US / rate_bytes);
 	return parallel;
 }
 

@@ -30,6 +30,7 @@
 #define PUSH_SILENCE_US      (3 * SEC_US) /* after which it is said what is waited for */
 #define PUSH_DOWN_US         (5 * SEC_US) /* a node that does not answer is left alone for so long */
 #define PUSH_TRIES_MAX       10
+#define PUSH_REVISE_MAX      1000 /* different entries that changed, in one push; the scheduler takes no more at once */
 #define PUSH_TRIES_SAME_NODE 3
 
 /* What a transfer's state means to the client. */
@@ -139,7 +140,7 @@ struct push_shared {
 	/* A bit per entry: its digest is in the digests file. Of an object's files only the first one's counts, which is set when all are. */
 	uint8_t *digested;
 	atomic_uint_fast64_t files_done;
-	atomic_uint_fast64_t changed_count; /* notes of this pass */
+	atomic_uint_fast64_t changed_count; /* different entries noted in this pass; PUSH_REVISE_MAX at most */
 };
 
 /* --- chunks that are durable on a node which could not tell the scheduler yet --- */
@@ -175,7 +176,9 @@ struct push {
 	struct walk_result walk;
 	char api_key_header[512];
 	char *source; /* host:/path, percent-encoded */
-	int64_t started_us, give_up_us;
+	int64_t started_us;
+	int64_t patience_us; /* as asked for */
+	int64_t give_up_us;  /* with what a limited rate needs on top (push_buffers.c) */
 
 	/* The transfer, from the scheduler's answers. */
 	char transfer_id[ULID_SIZE];

@@ -18,6 +18,7 @@ struct reader {
 	bool is_digest_wanted; /* of whole files */
 	bool is_changed;       /* the object cannot be sent: a file of it is not what the manifest says */
 	bool has_noted;        /* some entry of it, or before it, is not what the manifest says */
+	uint64_t noted_seq;    /* the last such entry of the object */
 	bool is_single;        /* the object is one file in one chunk: hashed once, since both digests are the same */
 	/* The open file. */
 	struct push_file file;
@@ -27,6 +28,16 @@ struct reader {
 };
 
 /* --- notes to the pushing thread --- */
+static void read_fail(struct reader *reader, const struct err *err)
+{
+	struct push_shared *shared = &reader->push->shared;
+	pthread_mutex_lock(&shared->lock);
+	if (shared->fatal.code == ERR_NONE)
+		shared->fatal = *err;
+	pthread_mutex_unlock(&shared->lock);
+	fetch_wake(reader->push->fetch);
+}
+
 /* The entry at hand is not what the manifest says of it. is_final: sending it again would not mend it. */
 static void read_note(struct reader *reader, bool is_final, const char *reason)
 {
@@ -41,22 +52,28 @@ static void read_note(struct reader *reader, bool is_final, const char *reason)
 	note->last_seq = is_inside ? reader->object->last_seq : entry->seq;
 	note->is_final = is_final;
 	snprintf(note->reason, sizeof(note->reason), "%s", reason);
-	atomic_fetch_add(&shared->changed_count, 1);
-	pthread_mutex_lock(&shared->lock);
-	*shared->note_tail = note;
-	shared->note_tail = &note->next;
-	pthread_mutex_unlock(&shared->lock);
+	bool is_other = !reader->has_noted || reader->noted_seq != entry->seq;
+	reader->noted_seq = entry->seq;
 	reader->is_changed = reader->has_noted = true;
-}
-
-static void read_fail(struct reader *reader, const struct err *err)
-{
-	struct push_shared *shared = &reader->push->shared;
 	pthread_mutex_lock(&shared->lock);
-	if (shared->fatal.code == ERR_NONE)
-		shared->fatal = *err;
+	bool is_room = !is_other || atomic_load(&shared->changed_count) < PUSH_REVISE_MAX;
+	if (is_room) {
+		*shared->note_tail = note;
+		shared->note_tail = &note->next;
+	}
+	if (is_room && is_other)
+		atomic_fetch_add(&shared->changed_count, 1);
 	pthread_mutex_unlock(&shared->lock);
-	fetch_wake(reader->push->fetch);
+	if (is_room)
+		return;
+	/* They can never be sent as they are now, so nothing more is read, nor remembered, of a folder that changes all over. */
+	free(note);
+	struct err err = ERR_INIT;
+	err_set(&err, ERR_SOURCE_CHANGED,
+		"more than %d entries changed, vanished or could not be read while the folder was sent",
+		PUSH_REVISE_MAX);
+	err_hint(&err, "push again when nothing writes to the folder any more; it is scanned anew then");
+	read_fail(reader, &err);
 }
 
 /* --- digests of whole files --- */

@@ -12,8 +12,7 @@
 #include "folder/push_impl.h"
 #include "sys/fs.h"
 
-#define REVISE_MAX         1000 /* different entries in one push; the scheduler takes no more at once */
-#define REVISE_TIMES_MAX   2    /* of one entry: after that it is one that never stands still */
+#define REVISE_TIMES_MAX   2 /* of one entry: after that it is one that never stands still */
 #define REVISE_PAUSE_US    (200 * MSEC_US)
 #define REVISE_LOOKS_MAX   15
 #define REVISE_PIECE_BYTES (64 * KIB)
@@ -144,7 +143,7 @@ static void revise_look(struct push *push, struct revise_file *file)
 /* Those of which nothing can be hoped are not looked at. */
 static void revise_judge(struct revision *revision)
 {
-	size_t room = REVISE_MAX - revision->push->revised_count;
+	size_t room = PUSH_REVISE_MAX - revision->push->revised_count;
 	for (size_t i = 0; i < revision->count; i++) {
 		struct revise_file *file = &revision->files[i];
 		unsigned times = revise_times(revision->push, file->note->seq);
@@ -314,7 +313,7 @@ static int revise_manifest(struct revision *revision, struct walk_result *ret_wa
 static int revise_ask(struct revision *revision, const struct walk_result *walk, json_t **ret_root, struct err *err)
 {
 	struct push *push = revision->push;
-	struct buf body = BUF_INIT(REVISE_MAX * 128);
+	struct buf body = BUF_INIT(PUSH_REVISE_MAX * 128);
 	char url[1024], crc_header[64];
 	for (size_t i = 0; i < revision->count; i++) {
 		const struct revise_file *file = &revision->files[i];
@@ -346,8 +345,8 @@ static void revise_count(struct push *push, uint64_t seq)
 		}
 	}
 	if (push->revised == NULL)
-		push->revised = must_zalloc(REVISE_MAX, sizeof(*push->revised));
-	MUST(push->revised_count < REVISE_MAX);
+		push->revised = must_zalloc(PUSH_REVISE_MAX, sizeof(*push->revised));
+	MUST(push->revised_count < PUSH_REVISE_MAX);
 	push->revised[push->revised_count++] = (struct push_revised){ .seq = seq, .count = 1 };
 }
 

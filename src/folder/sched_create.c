@@ -1,4 +1,5 @@
 /* POST /api/v1/transfers: the manifest's way from the wire to the spool file to a plan. */
+#include "folder/batch.h"
 #include "folder/sched_impl.h"
 
 #include <errno.h>
@@ -43,16 +44,6 @@ static void create_drop(struct sched_call *c)
 
 /* --- what is asked --- */
 
-static int batch_name_fault(struct str batch, struct err *err, const char *rule)
-{
-	char shown[256];
-
-	err_set(err, ERR_BATCH_NAME, "batch name '%s' %s", str_display(batch, shown, sizeof(shown)), rule);
-	err_hint(err, "choose another with --name");
-	return -ERR_BATCH_NAME;
-}
-
-/* The name becomes a folder of the final store, and stands in logs. */
 static int parse_batch(struct sched_call *c, struct create *create)
 {
 	char text[1024];
@@ -62,16 +53,8 @@ static int parse_batch(struct sched_call *c, struct create *create)
 		return create->resume_id[0] != '\0'
 			       ? 0
 			       : err_set(&c->err, ERR_BATCH_NAME, "the call names no batch, or one far too long");
-	if (batch.size > STORE_BATCH_MAX)
-		return batch_name_fault(batch, &c->err, "is longer than 200 bytes");
-	if (batch.data[0] == '.')
-		return batch_name_fault(batch, &c->err, "begins with a dot");
-	for (size_t i = 0; i < batch.size; i++) {
-		if (batch.data[i] == '/')
-			return batch_name_fault(batch, &c->err, "has a '/' in it");
-		if ((unsigned char)batch.data[i] < 0x20 || batch.data[i] == 0x7f)
-			return batch_name_fault(batch, &c->err, "has a control character in it");
-	}
+	if (batch_check(batch, &c->err) < 0)
+		return -ERR_BATCH_NAME;
 	MUST(str_copy(batch, create->batch, sizeof(create->batch)));
 	return 0;
 }

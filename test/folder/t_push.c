@@ -562,6 +562,65 @@ static void test_other_content_than_was_stored_is_a_change(void **state)
 	assert_null(find_ready(world, 1, 2));
 }
 
+/* A folder in which everything changes is given up at once, and only so many entries are remembered. */
+static void test_more_changes_than_can_be_sent_again(void **state)
+{
+	struct world *world = *state;
+	struct push *push = &world->push;
+	struct err err = ERR_INIT;
+	char name[16];
+	const unsigned count = PUSH_REVISE_MAX + 200;
+	for (unsigned i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "f%04u", i);
+		put(world, name, 1, 'f');
+	}
+	/* a, b, c, d, e; f0000 to f1199; z */
+	assert_int_equal(ftruncate(push->manifest_fd, 0), 0);
+	assert_int_equal(
+		walk_folder(push->root_fd, &world->walk_options, push->manifest_fd, NULL, NULL, &push->walk, &err), 0);
+	free(push->shared.digested);
+	push->shared.digested = must_zalloc(push->walk.entry_count / 8 + 1, 1);
+	for (unsigned i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "f%04u", i);
+		put(world, name, 2, 'f');
+	}
+	begin(world);
+	give_chunk(world, give_object(world, 3, 6, 6, 5 + count, count, true), 0, count, NULL);
+	finish(world);
+	assert_int_equal(push->shared.fatal.code, ERR_SOURCE_CHANGED);
+	assert_non_null(strstr(push->shared.fatal.text, "more than 1000 entries"));
+	assert_int_equal(atomic_load(&push->shared.changed_count), PUSH_REVISE_MAX);
+	unsigned note_count = 0;
+	for (const struct push_note *note = push->shared.note_head; note != NULL; note = note->next)
+		note_count++;
+	assert_int_equal(note_count, PUSH_REVISE_MAX);
+}
+
+/* Patience grows by what a limited rate needs, however often the buffers are made anew for a folder that grew. */
+static void test_patience_is_not_added_up(void **state)
+{
+	(void)state;
+	struct push_options options = { .limit_rate_bytes = 64 * KIB };
+	struct push push = {
+		.options = &options, .patience_us = 60 * SEC_US, .give_up_us = 60 * SEC_US, .parallel = 8
+	};
+	struct err err = ERR_INIT;
+	pthread_mutex_init(&push.shared.lock, NULL);
+	pthread_cond_init(&push.shared.buffer_came, NULL);
+	push.chunk_bytes = 256 * KIB;
+	for (uint64_t size = 64 * KIB; size <= 1024 * KIB; size *= 2) {
+		push.walk.total_bytes = size;
+		assert_int_equal(push_buffers_make(&push, &err), 0);
+		uint64_t chunk = size < push.chunk_bytes ? size : push.chunk_bytes;
+		uint64_t parallel = max_size(2, 4 * 64 * KIB / chunk);
+		assert_int_equal(push.give_up_us, 60 * SEC_US + (int64_t)(parallel * chunk / (64 * KIB)) * SEC_US);
+	}
+	push_buffers_free(&push);
+	free(push.shared.digested);
+	pthread_cond_destroy(&push.shared.buffer_came);
+	pthread_mutex_destroy(&push.shared.lock);
+}
+
 /* A plan that does not fit the folder ends the push; it never sends something else. */
 static void test_plans_that_do_not_fit(void **state)
 {
@@ -604,12 +663,14 @@ int main(void)
 		cmocka_unit_test(test_backoff_is_jittered_and_bounded),
 		cmocka_unit_test(test_answers_of_the_scheduler),
 		cmocka_unit_test(test_a_transfer_stays_what_it_is),
+		cmocka_unit_test(test_patience_is_not_added_up),
 		ROW(test_everything_is_read_once_and_hashed),
 		ROW(test_stored_chunks_are_hashed_not_sent),
 		ROW(test_one_file_in_one_chunk_has_one_digest),
 		ROW(test_changed_files_are_named_and_others_sent),
 		ROW(test_all_changed_files_of_a_pack_are_named),
 		ROW(test_other_content_than_was_stored_is_a_change),
+		ROW(test_more_changes_than_can_be_sent_again),
 		ROW(test_plans_that_do_not_fit),
 		ROW(test_readers_end_while_they_wait),
 	};
