@@ -148,6 +148,7 @@ struct store_ops {
 
 	/* Planning: one transaction from begin to commit. begin inserts the transfer as given (state distributing); commit sets it to uploading with
 	 * the counts in *transfer, version 1, and writes an audit row. Nothing is visible before. abort (or a crash) leaves nothing. Slices are copied.
+	 * Rows are inserted some at a time: one that is refused may be told by a later call, the commit at last.
 	 * commit ends the plan in any case; counts that are not those of its rows: -ERR_INTERNAL. An open plan holds back every writer of the store:
 	 * parse first, plan then; the thread that has one open must not write otherwise (-ERR_INTERNAL, it would wait for itself). */
 	int (*plan_begin)(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,

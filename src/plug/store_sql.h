@@ -11,8 +11,9 @@
 #include "plug/audit_chain.h"
 
 /* The words that the engines spell differently do not matter for the names. */
-#define SQL_GREATEST       ""
-#define SQL_INDEXED(index) ""
+#define SQL_GREATEST                           ""
+#define SQL_INDEXED(index)                     ""
+#define SQL_INSERT_ROWS(into, numbered, tuple) ""
 enum sql_id {
 #define SQL(name, text) SQL_##name,
 #include "plug/store_sql_list.h"
@@ -21,6 +22,7 @@ enum sql_id {
 };
 #undef SQL_GREATEST
 #undef SQL_INDEXED
+#undef SQL_INSERT_ROWS
 
 #define SQL_CHUNK_STATES (CHUNK_MERGED + 1)
 
@@ -43,6 +45,8 @@ struct sql_stmt {
 /* What a database must be able to do. `where` is a path or a URL. */
 struct sql_engine {
 	const char *name;
+	/* Rows that its SQL_INSERT_ROWS takes at once, at most SQL_ROWS_MAX; those whose first column is NULL are left out. */
+	unsigned row_count;
 	int (*open)(const char *where, bool is_writer, struct sql_conn **ret_conn, struct err *err);
 	void (*close)(struct sql_conn *conn);
 	/* Brings the schema up to date, or refuses the database in words. */
@@ -230,6 +234,15 @@ int sql_copies_add(struct sql_conn *conn, int64_t transfer_num, int64_t delta_co
 int sql_copies_drop(struct sql_conn *conn, int64_t transfer_num, uint64_t file_id, const char *node_id,
 		    int64_t now_wall_us, uint64_t *ret_kept_count, struct err *err);
 
+/* Rows of a plan that are not inserted yet. */
+#define SQL_ROWS_MAX 16
+struct sql_rows {
+	unsigned entry_count, chunk_count;
+	struct store_entry entries[SQL_ROWS_MAX];
+	struct store_chunk chunks[SQL_ROWS_MAX];
+	struct buf text; /* the entries' paths and targets, one after the other */
+};
+
 /* A plan, or a revision of one: it holds the writer's connection with a transaction open on it, and ends in sql_plan_end. */
 struct store_plan {
 	struct sql_store *sql;
@@ -239,12 +252,23 @@ struct store_plan {
 	uint64_t entry_count, object_count, chunk_count, last_file_id;
 	int64_t state_counts[SQL_CHUNK_STATES]; /* a revision's: by how much they change, as the next */
 	int64_t stored_bytes;
+	struct sql_rows rows;
 };
 static inline struct sql_conn *sql_plan_conn(struct store_plan *plan) { return plan->sql->writer.conn; }
 /* Lends the connection and opens the transaction. */
 int sql_plan_open(struct store *store, const char *transfer_id, struct store_plan **ret_plan, struct err *err);
 void sql_plan_end(struct store_plan **plan);
 int sql_plan_check(const struct store_plan *plan, const struct store_transfer *transfer, struct err *err);
+
+void sql_rows_init(struct sql_rows *rows);
+void sql_rows_fini(struct sql_rows *rows);
+/* Copies; inserts once there are enough. */
+int sql_rows_entry(struct store_plan *plan, const struct store_entry *entry, struct err *err);
+int sql_rows_chunk(struct store_plan *plan, const struct store_chunk *chunk, struct err *err);
+/* Inserts what is left. */
+int sql_rows_flush(struct store_plan *plan, struct err *err);
+/* An entry's columns, from parameter at + 1 on. */
+void sql_entry_bind(struct sql_stmt *stmt, int at, int64_t transfer_num, const struct store_entry *entry);
 
 /* The rows of the store's table of operations, by file. */
 int sql_plan_begin(struct store *store, const struct store_transfer *transfer, struct store_plan **ret_plan,

@@ -56,8 +56,10 @@ SQL(TRANSFER_COUNTS,
     "SELECT pending_count, stored_count, digest_failed_count, lost_count, merged_count FROM transfers WHERE id=?1")
 SQL(TRANSFER_NUM, "SELECT num FROM transfers WHERE id=?1")
 
-SQL(ENTRY_INSERT, "INSERT INTO entries (transfer, seq, type, mode, mtime_ns, size_bytes, path, target, file_id, "
-		  "object_offset, digest) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)")
+/* As many rows in one statement as the engine says (row_count). */
+SQL(ENTRIES_INSERT, SQL_INSERT_ROWS("entries (transfer, seq, type, mode, mtime_ns, size_bytes, path, target, file_id, "
+				    "object_offset, digest)",
+				    "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11", "(?,?,?,?,?,?,?,?,?,?,?)"))
 SQL(ENTRY_PAGE,
     "SELECT seq, type, mode, mtime_ns, size_bytes, path, target, file_id, object_offset, digest FROM entries"
     " WHERE transfer=?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq")
@@ -71,8 +73,10 @@ SQL(OBJECT_INSERT, "INSERT INTO objects (transfer, file_id, is_pack, first_seq, 
 SQL(OBJECT_PAGE, "SELECT file_id, is_pack, first_seq, last_seq, size_bytes, chunk_count FROM objects"
 		 " WHERE transfer=?1 AND file_id>?2 ORDER BY file_id LIMIT ?3")
 
-SQL(CHUNK_INSERT, "INSERT INTO chunks (transfer, file_id, chunk_index, size_bytes, state, target_node, actual_node, "
-		  "digest, updated_us) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9)")
+SQL(CHUNKS_INSERT,
+    SQL_INSERT_ROWS("chunks (transfer, file_id, chunk_index, size_bytes, state, target_node, actual_node, "
+		    "digest, updated_us)",
+		    "?1,?2,?3,?4,?5,?6,?7,?8,?9", "(?,?,?,?,?,?,?,?,?)"))
 SQL(CHUNK_GET, "SELECT size_bytes, state, digest, actual_node, copy_node FROM chunks WHERE transfer=?1 AND file_id=?2 "
 	       "AND chunk_index=?3")
 SQL(CHUNK_STORED, "UPDATE chunks SET state='stored', actual_node=?4, digest=?5, updated_us=?6"

@@ -9,6 +9,7 @@ void sql_plan_end(struct store_plan **plan)
 	if (conn->engine->is_in_transaction(conn))
 		conn->engine->rollback(conn);
 	sql_writer_return(&(*plan)->sql->writer);
+	sql_rows_fini(&(*plan)->rows);
 	free(*plan);
 	*plan = NULL;
 }
@@ -22,6 +23,7 @@ int sql_plan_open(struct store *store, const char *transfer_id, struct store_pla
 	if (result < 0)
 		return result;
 	plan = must_zalloc(1, sizeof(*plan));
+	sql_rows_init(&plan->rows);
 	plan->sql = sql;
 	(void)str_copy(str_from(transfer_id), plan->transfer_id, sizeof(plan->transfer_id));
 	if (sql_begin(sql_plan_conn(plan), err) < 0) {
@@ -82,37 +84,31 @@ int sql_plan_begin(struct store *store, const struct store_transfer *transfer, s
 	return 0;
 }
 
-int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, struct err *err)
+static int revise_entry(struct store_plan *plan, const struct store_entry *entry, struct err *err)
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
-	const char type[2] = { entry->type, '\0' };
-	struct sql_stmt *stmt;
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_ENTRY_REVISE, err);
 
-	if (!sql_fits(entry->seq) || !sql_fits(entry->size_bytes) || !sql_fits(entry->file_id) ||
-	    !sql_fits(entry->object_offset))
-		return err_set(err, ERR_LIMIT, "entry %llu: a number is beyond 2^63", (unsigned long long)entry->seq);
-	stmt = sql_stmt(conn, plan->is_revision ? SQL_ENTRY_REVISE : SQL_ENTRY_INSERT, err);
 	if (!stmt)
 		return -ERR_STORE;
-	sql_bind_i64(stmt, 1, plan->transfer_num);
-	sql_bind_u64(stmt, 2, entry->seq);
-	sql_bind_text(stmt, 3, type);
-	sql_bind_i64(stmt, 4, entry->mode);
-	sql_bind_i64(stmt, 5, entry->mtime_ns);
-	sql_bind_u64(stmt, 6, entry->size_bytes);
-	sql_bind_bytes(stmt, 7, entry->path);
-	sql_bind_bytes(stmt, 8, entry->target);
-	sql_bind_u64(stmt, 9, entry->file_id);
-	sql_bind_u64(stmt, 10, entry->object_offset);
-	sql_bind_text(stmt, 11, entry->digest);
-	if (sql_run(conn, stmt, err, "inserting an entry of the plan") < 0)
+	sql_entry_bind(stmt, 0, plan->transfer_num, entry);
+	if (sql_run(conn, stmt, err, "revising an entry of the plan") < 0)
 		return -ERR_STORE;
-	if (!plan->is_revision)
-		plan->entry_count++;
-	else if (sql_changes(conn) != 1)
+	if (sql_changes(conn) != 1)
 		return err_set(err, ERR_INTERNAL, "transfer %s has no such entry %llu to revise", plan->transfer_id,
 			       (unsigned long long)entry->seq);
 	return 0;
+}
+
+int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, struct err *err)
+{
+	if (!sql_fits(entry->seq) || !sql_fits(entry->size_bytes) || !sql_fits(entry->file_id) ||
+	    !sql_fits(entry->object_offset))
+		return err_set(err, ERR_LIMIT, "entry %llu: a number is beyond 2^63", (unsigned long long)entry->seq);
+	if (plan->is_revision)
+		return revise_entry(plan, entry, err);
+	plan->entry_count++;
+	return sql_rows_entry(plan, entry, err);
 }
 
 int sql_plan_object(struct store_plan *plan, const struct store_object *object, struct err *err)
@@ -144,31 +140,14 @@ int sql_plan_object(struct store_plan *plan, const struct store_object *object, 
 
 int sql_plan_chunk(struct store_plan *plan, const struct store_chunk *chunk, struct err *err)
 {
-	struct sql_conn *conn = sql_plan_conn(plan);
-	struct sql_stmt *stmt;
-
 	if (!sql_fits(chunk->file_id) || !sql_fits(chunk->chunk_index) || !sql_fits(chunk->size_bytes))
 		return err_set(err, ERR_LIMIT, "chunk %llu of object %llu: a number is beyond 2^63",
 			       (unsigned long long)chunk->chunk_index, (unsigned long long)chunk->file_id);
-	stmt = sql_stmt(conn, SQL_CHUNK_INSERT, err);
-	if (!stmt)
-		return -ERR_STORE;
-	sql_bind_i64(stmt, 1, plan->transfer_num);
-	sql_bind_u64(stmt, 2, chunk->file_id);
-	sql_bind_u64(stmt, 3, chunk->chunk_index);
-	sql_bind_u64(stmt, 4, chunk->size_bytes);
-	sql_bind_text(stmt, 5, chunk_state_name(chunk->state));
-	sql_bind_text(stmt, 6, chunk->target_node);
-	sql_bind_text(stmt, 7, chunk->actual_node);
-	sql_bind_text(stmt, 8, chunk->digest);
-	sql_bind_i64(stmt, 9, chunk->updated_wall_us);
-	if (sql_run(conn, stmt, err, "inserting a chunk of the plan") < 0)
-		return -ERR_STORE;
 	plan->chunk_count++;
 	plan->state_counts[chunk->state]++;
 	if (chunk->state == CHUNK_STORED || chunk->state == CHUNK_MERGED)
 		plan->stored_bytes += (int64_t)chunk->size_bytes;
-	return 0;
+	return sql_rows_chunk(plan, chunk, err);
 }
 
 /* The counts of a transfer decide when it is complete: they must be those of its rows. */
@@ -216,7 +195,10 @@ int sql_plan_commit(struct store_plan **plan, const struct store_transfer *trans
 		.outcome = transfer_state_name(TRANSFER_UPLOADING),
 		.detail = "planned",
 	};
-	int result = sql_plan_check(p, transfer, err);
+	int result = sql_rows_flush(p, err);
+
+	if (result == 0)
+		result = sql_plan_check(p, transfer, err);
 
 	if (result == 0)
 		result = plan_totals(p, transfer, err);

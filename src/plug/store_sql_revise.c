@@ -143,8 +143,10 @@ static int revise_totals(struct store_plan *plan, const struct store_transfer *t
 int sql_revise_commit(struct store_plan **plan, const struct store_transfer *transfer, struct err *err)
 {
 	struct store_plan *p = *plan;
-	int result = sql_plan_check(p, transfer, err);
+	int result = sql_rows_flush(p, err);
 
+	if (result == 0)
+		result = sql_plan_check(p, transfer, err);
 	if (result == 0)
 		result = revise_totals(p, transfer, err);
 	if (result == 0)

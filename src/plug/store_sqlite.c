@@ -8,6 +8,12 @@
 
 #define SQL_GREATEST       "max"
 #define SQL_INDEXED(index) " INDEXED BY " #index
+/* A statement of sixteen rows costs about half of sixteen statements; what is left out lets it serve the last, shorter batch too. */
+#define TUPLES4(tuple) tuple "," tuple "," tuple "," tuple
+#define SQL_INSERT_ROWS(into, numbered, tuple)                                                       \
+	"INSERT INTO " into " SELECT * FROM (VALUES " TUPLES4(tuple) "," TUPLES4(tuple) "," TUPLES4( \
+		tuple) "," TUPLES4(tuple) ") WHERE column1 NOT NULL"
+#define ROW_COUNT 16
 static const char *const sql_texts[SQL_COUNT] = {
 #define SQL(name, text) [SQL_##name] = text,
 #include "plug/store_sql_list.h"
@@ -102,14 +108,19 @@ static void engine_close(struct sql_conn *base)
 	free(conn);
 }
 
+/* SQLite counts its memory under a lock that each allocation takes, for a figure that nobody asks for. */
+static void sqlite_set_up(void) { (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); }
+
 static int engine_open(const char *where, bool is_writer, struct sql_conn **ret_conn, struct err *err)
 {
+	static pthread_once_t set_up_once = PTHREAD_ONCE_INIT;
 	const int flags = SQLITE_OPEN_NOMUTEX |
 			  (is_writer ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY);
 	struct sqlite_conn *conn = must_zalloc(1, sizeof(*conn));
 
 	conn->base.engine = &sql_engine_sqlite;
 	conn->where = must_strdup(where);
+	(void)pthread_once(&set_up_once, sqlite_set_up);
 	if (sqlite3_open_v2(where, &conn->db, flags, NULL) != SQLITE_OK) {
 		if (!conn->db)
 			(void)err_set(err, ERR_STORE, "opening it: no memory");
@@ -254,6 +265,7 @@ static bool engine_is_null(struct sql_stmt *stmt, int column)
 
 const struct sql_engine sql_engine_sqlite = {
 	.name = "sqlite",
+	.row_count = ROW_COUNT,
 	.open = engine_open,
 	.close = engine_close,
 	.migrate = sqlite_migrate,

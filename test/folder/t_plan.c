@@ -87,7 +87,6 @@ static void told_abort(struct store_plan **plan)
 	*plan = NULL;
 }
 static const struct store_ops told_ops = {
-	.name = "memory",
 	.plan_begin = told_begin,
 	.plan_entry = told_entry,
 	.plan_object = told_object,

@@ -82,9 +82,12 @@ static void test_plan_refuses_the_same_id_and_the_same_chunk(void **state)
 	copy_text(t.id, sizeof(t.id), id_b);
 	assert_int_equal(w->store->ops->plan_begin(w->store, &t, &plan, &w->err), 0);
 	assert_int_equal(w->store->ops->plan_chunk(plan, &chunk, &w->err), 0);
-	assert_int_equal(w->store->ops->plan_chunk(plan, &chunk, &w->err), -ERR_STORE);
+	/* Rows are inserted some at a time, so that the commit may be the first to notice. */
+	(void)w->store->ops->plan_chunk(plan, &chunk, &w->err);
 	assert_int_equal(w->store->ops->plan_entry(plan, &huge, &w->err), -ERR_LIMIT);
-	w->store->ops->plan_abort(&plan);
+	assert_int_equal(w->store->ops->plan_commit(&plan, &t, &w->err), -ERR_STORE);
+	assert_null(plan);
+	assert_int_equal(w->store->ops->transfer_get(w->store, id_b, &t, &w->err), -ERR_NO_TRANSFER);
 	assert_int_equal(give(w, receipt_make(id_a, 1, 0, digest_1, "n1")), ERR_NONE);
 }
 
