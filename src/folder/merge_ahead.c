@@ -35,10 +35,10 @@ struct merge_ahead {
 	atomic_uint_least64_t arrival_count;
 	atomic_int_least64_t arrived_us, check_due_us;
 	int records_fd;
-	uint64_t bit_count;   /* of `has`: the largest file id of the plan that it was laid out by */
+	struct merge_ids ids; /* of the plan that it was laid out by */
 	pthread_mutex_t lock; /* protects what follows, while pullers run */
 	pthread_cond_t changed;
-	uint8_t *has; /* bit file_id - 1: it is in staging, with records of its files */
+	bool *has; /* of each of them: it is in staging, with records of its files */
 	uint64_t has_bytes;
 };
 
@@ -53,26 +53,34 @@ bool merge_ahead_is_wanted(const struct merge_run *run) { return atomic_load(&ru
 uint64_t merge_ahead_arrivals(const struct merge_run *run) { return atomic_load(&run->ahead->arrival_count); }
 int merge_records_fd(const struct merge_run *run) { return run->ahead->records_fd; }
 
+/* NULL: an id that the plan did not have. */
+static bool *has_place(const struct merge_ahead *ahead, uint64_t file_id)
+{
+	const size_t place = merge_ids_find(&ahead->ids, file_id);
+
+	return place == MERGE_IDS_NONE ? NULL : &ahead->has[place];
+}
+
 bool merge_ahead_has(const struct merge_run *run, uint64_t file_id)
 {
-	const struct merge_ahead *ahead = run->ahead;
+	const bool *place = has_place(run->ahead, file_id);
 
-	return file_id >= 1 && file_id <= ahead->bit_count && (ahead->has[(file_id - 1) / 8] >> (file_id - 1) % 8 & 1);
+	return place && *place;
 }
 
 /* Every path is one object's in the plan that the tree was laid out by. An object that was planned anew since has paths of one that is no more,
  * which somebody here may still be making: it is left until nobody is. */
 bool merge_ahead_wants(const struct merge_run *run, uint64_t file_id)
 {
-	return merge_is_ahead(run) ? file_id <= run->ahead->bit_count : !merge_ahead_has(run, file_id);
+	return merge_is_ahead(run) ? has_place(run->ahead, file_id) != NULL : !merge_ahead_has(run, file_id);
 }
 
-void merge_ahead_lacks(struct merge_run *run, uint64_t file_id)
+void merge_ahead_lacks(struct merge_run *run, uint64_t file_id) { *has_place(run->ahead, file_id) = false; }
+
+void merge_ahead_forget(struct merge_run *run)
 {
-	run->ahead->has[(file_id - 1) / 8] &= (uint8_t) ~(1u << (file_id - 1) % 8);
+	memset(run->ahead->has, 0, run->ahead->ids.count * sizeof(*run->ahead->has));
 }
-
-void merge_ahead_forget(struct merge_run *run) { memset(run->ahead->has, 0, run->ahead->bit_count / 8 + 1); }
 
 static void wake(struct merge_ahead *ahead)
 {
@@ -117,7 +125,7 @@ bool merge_ahead_pulled(struct merge_run *run, const struct store_object *object
 	}
 	if (is_done) {
 		pthread_mutex_lock(&ahead->lock);
-		ahead->has[(object->file_id - 1) / 8] |= (uint8_t)(1u << (object->file_id - 1) % 8);
+		*has_place(ahead, object->file_id) = true;
 		ahead->has_bytes += object->size_bytes;
 		pthread_mutex_unlock(&ahead->lock);
 	} else if (atomic_load(&ahead->is_wanted)) {
@@ -213,12 +221,12 @@ static int prepare(struct merge_run *run, struct err *err)
 		return result;
 	result = open_records(run, err);
 	if (result == 0)
-		result = merge_lay_out_ahead(run, &ahead->bit_count, err);
+		result = merge_lay_out_ahead(run, &ahead->ids, err);
 	if (result < 0) {
 		stage_close(&run->stage);
 		return result;
 	}
-	ahead->has = must_zalloc(ahead->bit_count / 8 + 1, 1);
+	ahead->has = must_zalloc(ahead->ids.count + 1, sizeof(*ahead->has));
 	if (run->transfer.object_count > 0)
 		merge_pull_all(run, run->transfer.object_count);
 	while (!atomic_load(&ahead->is_wanted) && !merge_is_over(run)) {
@@ -329,6 +337,7 @@ bool merge_run_ahead(struct merge *merge, struct merge_job *job)
 	pthread_mutex_destroy(&ahead->lock);
 	pthread_mutex_destroy(&run->lock);
 	free(ahead->has);
+	merge_ids_fini(&ahead->ids);
 	free(ahead);
 	free(run);
 	return is_to_repeat;

@@ -152,8 +152,18 @@ bool merge_ahead_pulled(struct merge_run *run, const struct store_object *object
 void merge_ahead_give_up(struct merge_run *run, const char *why);
 bool merge_ahead_wants(const struct merge_run *run, uint64_t file_id); /* is the object to be pulled now? */
 bool merge_ahead_has(const struct merge_run *run, uint64_t file_id);   /* is it in staging? */
-void merge_ahead_lacks(struct merge_run *run, uint64_t file_id);       /* it is not, after all */
+void merge_ahead_lacks(struct merge_run *run, uint64_t file_id);       /* it is not, after all; of one that it has */
 void merge_ahead_forget(struct merge_run *run);                        /* all of them are */
+
+/* --- merge_ids.c --- the file ids of a plan, in order, each once */
+struct merge_ids {
+	uint64_t *ids;
+	size_t count, capacity;
+};
+#define MERGE_IDS_NONE SIZE_MAX
+void merge_ids_add(struct merge_ids *ids, uint64_t file_id);
+size_t merge_ids_find(const struct merge_ids *ids, uint64_t file_id); /* its place, or NONE */
+void merge_ids_fini(struct merge_ids *ids);
 
 /* --- merge_record.c --- what was put into staging ahead, by entry: compared with what the transfer says in the end */
 struct merge_record {
@@ -262,9 +272,9 @@ void merge_unpublish(struct merge_run *run);
 #define MERGE_MANIFEST "manifest" /* in the transfer's staging folder, until it is published */
 /* Makes folders, links and empty files of the whole transfer, and the manifest that will lie beside the folder. */
 int merge_lay_out(struct merge_run *run, struct err *err);
-/* The same in two steps. First what can be made while files' digests are not known: no manifest yet. *ret_last_file_id: the largest of the plan that
- * the tree was laid out by; objects that are planned anew have larger ones. */
-int merge_lay_out_ahead(struct merge_run *run, uint64_t *ret_last_file_id, struct err *err);
+/* The same in two steps. First what can be made while files' digests are not known: no manifest yet. ids: those of the plan
+ * that the tree was laid out by are added; objects that are planned anew have others. */
+int merge_lay_out_ahead(struct merge_run *run, struct merge_ids *ids, struct err *err);
 /* Then the manifest, and all that was made ahead is compared with it: objects with a file that differs are not there any more. *ret_is_stale: what
  * stands there can not be mended object by object; begin anew. *ret_missing_count: so many files with bytes are not there. */
 int merge_settle(struct merge_run *run, bool *ret_is_stale, uint64_t *ret_missing_count, struct err *err);

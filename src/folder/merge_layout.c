@@ -28,7 +28,7 @@ struct layout {
 	struct merge_records records;
 	uint64_t ready_files, ready_bytes; /* as the manifest wants them */
 	uint64_t full_count;               /* files with bytes */
-	uint64_t last_file_id;             /* the largest of them all */
+	struct merge_ids *file_ids;        /* ahead: of all entries with bytes */
 	bool is_stale, is_some_wrong;
 	char empty_digest[DIGEST_HEX_SIZE];
 	int result;
@@ -108,8 +108,8 @@ static int make_noted(struct layout *layout, const struct store_entry *entry)
 
 	layout->entry_count++;
 	layout->total_bytes += entry->type == MANIFEST_FILE ? entry->size_bytes : 0;
-	if (entry->file_id > layout->last_file_id)
-		layout->last_file_id = entry->file_id;
+	if (entry->file_id != 0)
+		merge_ids_add(layout->file_ids, entry->file_id);
 	if (result < 0 || (entry->type == MANIFEST_FILE && entry->file_id != 0))
 		return result;
 	return merge_records_put(&layout->records, entry->seq, &record, layout->err);
@@ -263,13 +263,11 @@ int merge_lay_out(struct merge_run *run, struct err *err)
 	return run_layout(&layout);
 }
 
-int merge_lay_out_ahead(struct merge_run *run, uint64_t *ret_last_file_id, struct err *err)
+int merge_lay_out_ahead(struct merge_run *run, struct merge_ids *ids, struct err *err)
 {
-	struct layout layout = { .run = run, .step = LAYOUT_AHEAD, .err = err };
-	int result = run_layout(&layout);
+	struct layout layout = { .run = run, .step = LAYOUT_AHEAD, .file_ids = ids, .err = err };
 
-	*ret_last_file_id = layout.last_file_id;
-	return result;
+	return run_layout(&layout);
 }
 
 int merge_settle(struct merge_run *run, bool *ret_is_stale, uint64_t *ret_missing_count, struct err *err)

@@ -327,12 +327,22 @@ static int revise_unit(struct revision *revision, const struct unit *unit)
 	return result < 0 ? result : plan_close_pack(writer, revision->err);
 }
 
+/* The tables know only what is theirs: put back from a copy that is older than a revision they would give its ids once more, to other bytes than those
+ * that nodes still have under them. So ids grow with time as well: by a microsecond each, in which no plan makes two objects. */
+static uint64_t never_given(uint64_t next_file_id, const struct store_transfer *transfer, int64_t now_wall_us)
+{
+	const int64_t age_us = now_wall_us - transfer->created_wall_us;
+
+	return age_us > 0 && (uint64_t)age_us > next_file_id ? (uint64_t)age_us : next_file_id;
+}
+
 static int revise_all(struct revision *revision, struct err *err)
 {
 	struct plan_writer *writer = &revision->writer;
 	struct store *store = writer->store;
 	int result = store->ops->revise_begin(store, writer->transfer, &writer->plan, &writer->next_file_id, err);
 
+	writer->next_file_id = never_given(writer->next_file_id, writer->transfer, writer->now_wall_us);
 	for (size_t i = 0; i < revision->unit_count && result == 0; i++)
 		result = revise_unit(revision, &revision->units[i]);
 	return result == 0 ? store->ops->revise_commit(&writer->plan, writer->transfer, err) : result;
