@@ -222,6 +222,20 @@ static int ask_node(struct inventory_worker *worker, struct err *err)
 	return result < 0 ? err_wrap(err, "asking node %s what it holds", worker->node.id) : 0;
 }
 
+/* Whoever looks after the nodes is to know: until it is started again, what this one lost is found only by merges. */
+static void alert(struct inventory *inventory, const struct known *known, const struct err *cause)
+{
+	const struct store_audit row = { .at_wall_us = clock_wall_us(),
+					 .kind = "alert",
+					 .node_id = known->id,
+					 .outcome = "inventory_given_up",
+					 .detail = cause->text };
+	struct err err = ERR_INIT;
+
+	if (inventory->store->ops->audit(inventory->store, &row, &err) < 0)
+		log_err(LOG_ERROR, &err, "that node %s does not tell what it holds is not in the audit", known->id);
+}
+
 /* What came of it. Tried again at growing distances, but not for ever: the merge asks for each chunk anyway. */
 static void note_result(struct inventory *inventory, struct known *known, int result, const struct err *err)
 {
@@ -241,6 +255,8 @@ static void note_result(struct inventory *inventory, struct known *known, int re
 		is_given_up ? "what node %s holds stays unknown until it is started again"
 			    : "what node %s holds is not known yet",
 		known->id);
+	if (is_given_up)
+		alert(inventory, known, err);
 }
 
 /* --- threads --- */

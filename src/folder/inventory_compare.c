@@ -175,34 +175,26 @@ static int ask(struct inventory_worker *worker, const char *url, struct err *err
 	return fetch_do(worker->fetch, call, err);
 }
 
-/* The last chunk of a list, so that the next page is asked for after it. */
-struct taken {
-	struct page *page;
-	struct held_range *range;
-	uint64_t file_id, chunk_index;
-};
-
-static int take_and_note(void *owner, const struct held_chunk *held, struct err *err)
+/* What lies before the next row is of no interest, so the list is wanted from there on. Whatever a node tells, each of its pages thus deals with a row at
+ * least: it cannot lead from chunk to chunk for ever that no plan has, or a former one had. */
+static void skip_to_row(const struct page *page, struct held_range *range)
 {
-	struct taken *taken = owner;
+	const struct store_chunk *row = &page->rows[page->next_row];
 
-	taken->file_id = held->file_id;
-	taken->chunk_index = held->chunk_index;
-	return take_held(taken->page, held, err);
+	range->after_file_id = row->chunk_index > 0 ? row->file_id : row->file_id - 1;
+	range->after_chunk_index = row->chunk_index > 0 ? row->chunk_index - 1 : INT64_MAX;
 }
 
 static int compare_range(struct page *page, struct held_range range, struct err *err)
 {
 	const struct inventory_worker *worker = page->worker;
-	struct taken taken = { .page = page, .file_id = range.after_file_id, .chunk_index = range.after_chunk_index };
 	bool has_more = true;
 	char url[URL_SIZE];
 
-	while (has_more) {
+	while (has_more && page->next_row < page->row_count) {
 		int result;
 
-		range.after_file_id = taken.file_id;
-		range.after_chunk_index = taken.chunk_index;
+		skip_to_row(page, &range);
 		snprintf(url, sizeof(url),
 			 "http://%s/internal/v1/transfer/%s/chunks?node=%s&digest=%s&after_file=%" PRIu64
 			 "&after_chunk=%" PRIu64 "&last_file=%" PRIu64 "&last_chunk=%" PRIu64,
@@ -210,8 +202,7 @@ static int compare_range(struct page *page, struct held_range range, struct err 
 			 range.after_file_id, range.after_chunk_index, range.last_file_id, range.last_chunk_index);
 		result = ask(page->worker, url, err);
 		if (result == 0)
-			result = held_parse(buf_str(&worker->call.answer), &range, take_and_note, &taken, &has_more,
-					    err);
+			result = held_parse(buf_str(&worker->call.answer), &range, take_held, page, &has_more, err);
 		if (result < 0)
 			return result;
 	}

@@ -209,7 +209,8 @@ struct store_ops {
 	int (*chunk_counts)(struct store *store, const char *transfer_id, uint64_t *ret_counts, struct err *err);
 
 	/* Many receipts, one commit (group commit with other callers' too). Each gets its result and an audit row. Returns negative only when nothing
-	 * was committed. The first good receipt stays; where two copies are wanted, the first of another node with the same digest is the second;
+	 * was committed. The first good receipt stays, and another of its node moves the row's time on (what chunks_lose was
+	 * to give up is there again); where two copies are wanted, the first of another node with the same digest is the second;
 	 * text that is no digest of the transfer's kind: BAD_REQUEST. */
 	int (*receipts)(struct store *store, struct store_receipt *receipts, size_t count, struct err *err);
 	/* Binds whole-file digests, all or none. Entries that have another digest already: replaced while uploading; -ERR_STATE in other states,

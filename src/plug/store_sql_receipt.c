@@ -25,7 +25,7 @@ struct chunk_row {
 };
 
 /* What a good receipt changes. */
-enum receipt_news { NEWS_NONE, NEWS_STORED, NEWS_COPIED };
+enum receipt_news { NEWS_NONE, NEWS_STORED, NEWS_COPIED, NEWS_SEEN };
 
 static int receipt_flush(struct sql_conn *conn, struct receipt_job *job, struct err *err)
 {
@@ -124,6 +124,21 @@ static int chunk_to_copied(struct sql_conn *conn, struct receipt_job *job, const
 	return sql_run(conn, stmt, err, "noting a chunk's second copy");
 }
 
+/* A node says again that it has what it has by the tables: who found it missing there a moment ago (chunks_lose) is wrong by now. */
+static int chunk_was_seen(struct sql_conn *conn, const struct receipt_job *job, const struct store_receipt *receipt,
+			  struct err *err)
+{
+	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_SEEN, err);
+
+	if (!stmt)
+		return -ERR_STORE;
+	sql_bind_i64(stmt, 1, job->brief.num);
+	sql_bind_u64(stmt, 2, receipt->file_id);
+	sql_bind_u64(stmt, 3, receipt->chunk_index);
+	sql_bind_i64(stmt, 4, receipt->finished_wall_us);
+	return sql_run(conn, stmt, err, "noting a chunk that was stored again");
+}
+
 static int chunk_to_failed(struct sql_conn *conn, struct receipt_job *job, const struct store_receipt *receipt,
 			   struct err *err)
 {
@@ -168,7 +183,9 @@ static enum err_code receipt_judge(const struct sql_brief *brief, const struct c
 		return ERR_DIGEST_CONFLICT;
 	if (is_here) {
 		/* One node's second word is a repeat, and a third node's copy is more than anybody asked for. */
-		if (brief->copies > 1 && row->copy_node[0] == '\0' && strcmp(row->actual_node, receipt->node_id) != 0)
+		if (strcmp(row->actual_node, receipt->node_id) == 0 || strcmp(row->copy_node, receipt->node_id) == 0)
+			*ret_news = NEWS_SEEN;
+		else if (brief->copies > 1 && row->copy_node[0] == '\0')
 			*ret_news = NEWS_COPIED;
 		return ERR_NONE;
 	}
@@ -206,6 +223,8 @@ static int receipt_apply(struct sql_conn *conn, struct receipt_job *job, struct 
 	receipt->result = receipt_judge(&job->brief, &row, receipt, &news);
 	if (news == NEWS_STORED)
 		return chunk_to_stored(conn, job, receipt, &row, err);
+	if (news == NEWS_SEEN)
+		return chunk_was_seen(conn, job, receipt, err);
 	return news == NEWS_COPIED ? chunk_to_copied(conn, job, receipt, &row, err) : 0;
 }
 

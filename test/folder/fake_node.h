@@ -23,8 +23,9 @@ struct fake_node {
 	char removed_id[64]; /* read after removed_count said so */
 	/* Its inventory; without a start_id it has none. */
 	char start_id[33];
-	const char *held;                 /* NULL: it fails; static text */
-	void (*before_held)(void *owner); /* when it is asked, before it answers; NULL: nothing */
+	const char *held;                            /* NULL: it fails; static text */
+	void (*before_held)(void *owner);            /* when it is asked, before it answers; NULL: nothing */
+	void (*answer_held)(struct http_call *call); /* instead of `held`; NULL: that */
 	void *owner;
 	atomic_uint held_count;
 };
@@ -70,6 +71,38 @@ static void fake_remove(struct http_call *call, void *app)
 	http_reply(call, 200, "application/json", STR("{}"));
 }
 
+static uint64_t fake_query(struct http_call *call, const char *name)
+{
+	char text[24];
+	size_t size = 0;
+	uint64_t value = 0;
+
+	assert_true(http_query(call, name, text, sizeof(text), &size));
+	assert_true(str_to_u64((struct str){ text, size }, &value));
+	return value;
+}
+
+/* Of a list, what comes after what the query says; a line that is no chunk's as it is. */
+static void fake_reply_held(struct http_call *call, const char *held)
+{
+	const uint64_t after_file = fake_query(call, "after_file"), after_chunk = fake_query(call, "after_chunk");
+	struct str rest = str_from(held), line;
+	struct buf body = BUF_INIT(4096);
+
+	while (str_cut(&rest, '\n', &line)) {
+		unsigned long long file_id, chunk_index;
+
+		if (sscanf(line.data, "%llu %llu ", &file_id, &chunk_index) == 2 &&
+		    (file_id < after_file || (file_id == after_file && chunk_index <= after_chunk)))
+			continue;
+		buf_append(&body, line);
+		buf_append_c(&body, "\n");
+	}
+	buf_append(&body, rest);
+	http_reply(call, 200, "text/plain", buf_str(&body));
+	buf_fini(&body);
+}
+
 static void fake_held(struct http_call *call, void *app)
 {
 	struct fake_node *node = app;
@@ -83,7 +116,12 @@ static void fake_held(struct http_call *call, void *app)
 	if (before)
 		before(node->owner);
 	atomic_fetch_add(&node->held_count, 1);
-	http_reply(call, held ? 200 : 500, "text/plain", str_from(held ? held : "broken"));
+	if (node->answer_held)
+		node->answer_held(call);
+	else if (held)
+		fake_reply_held(call, held);
+	else
+		http_reply(call, 500, "text/plain", STR("broken"));
 }
 
 static const struct http_route fake_routes[] = {

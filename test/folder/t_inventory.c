@@ -1,4 +1,5 @@
 /* Tables and nodes that disagree, over a real store and pool, with nodes that answer as told. Waits are for conditions. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include "../plug/store_world.h"
 #include "base/clock.h"
 #include "fake_node.h"
+#include "folder/held.h"
 #include "folder/inventory.h"
 #include "folder/pool.h"
 #include "sys/fs.h"
@@ -312,6 +314,57 @@ static void t_race_with_receipts(void **state)
 	expect_chunks("stored@n1 lost@ stored@n2 stored@n1 ");
 }
 
+/* The same chunk comes once more to the node that has it by the tables, and that had lost it. */
+static void resend_meanwhile(void *owner UNUSED)
+{
+	assert_int_equal(give(w, receipt_make(id_a, 1, 0, D1, "n1")), ERR_NONE);
+}
+
+static void t_race_with_a_resend(void **state)
+{
+	(void)state;
+	plan_and_store(1);
+	script(&nodes[0], "a", "N 0\n");
+	nodes[0].before_held = resend_meanwhile;
+	start_pool();
+	start_inventory(0);
+	await_settled();
+	expect_chunks("stored@n1 lost@ stored@n2 pending@ ");
+}
+
+/* One chunk a page, the next one that could be: of an object between two of the plan there is room for endless many. */
+static void answer_without_end(struct http_call *call)
+{
+	char line[HELD_LINE_MAX + 8];
+	uint64_t file_id = fake_query(call, "after_file"), chunk_index = fake_query(call, "after_chunk");
+
+	if (file_id == 0 || chunk_index == INT64_MAX) {
+		file_id++;
+		chunk_index = 0;
+	} else {
+		chunk_index++;
+	}
+	const int length = snprintf(line, sizeof(line), "%" PRIu64 " %" PRIu64 " 100 sha256:" D1 "\nN 1\n", file_id,
+				    chunk_index);
+	http_reply(call, 200, "text/plain", (struct str){ line, (size_t)length });
+}
+
+static void t_pages_without_end(void **state)
+{
+	struct store_transfer t = transfer_make(id_a, "q3", 2, 4);
+	struct store_plan *plan = plan_rows(w, &t, 4);
+
+	(void)state;
+	assert_int_equal(w->store->ops->plan_commit(&plan, &t, &w->err), 0);
+	nodes[0].answer_held = answer_without_end;
+	script(&nodes[0], "a", "");
+	start_pool();
+	start_inventory(0);
+	await_settled();
+	expect_chunks("stored@n1 stored@n1 stored@n1 stored@n1 ");
+	assert_in_range(atomic_load(&nodes[0].held_count), 8, 9);
+}
+
 static void merge_meanwhile(void *owner UNUSED)
 {
 	struct store_transfer t;
@@ -349,6 +402,8 @@ int main(void)
 		CASE_ALL(t_settled_after_a_time),
 		CASE_ALL(t_race_with_receipts),
 		CASE_ALL(t_race_with_merge),
+		CASE_ALL(t_race_with_a_resend),
+		CASE_ALL(t_pages_without_end),
 	};
 
 	return drivers_run(tests, COUNT_OF(tests));

@@ -72,6 +72,31 @@ static void test_only_what_is_stored_as_given(void **state)
 	counters_agree(w, id_a);
 }
 
+/* What was found missing is sent again meanwhile, to the node that had it, whatever its clock says. */
+static void test_not_what_was_stored_again(void **state)
+{
+	struct world *w = *state;
+	struct store_chunk chunks[2];
+	struct store_receipt early = receipt_make(id_a, 1, 0, digest_1, "n1");
+
+	planned_copies(w, 2);
+	for (uint64_t i = 0; i < 2; i++) {
+		assert_int_equal(give(w, receipt_make(id_a, 1, i, digest_1, "n1")), ERR_NONE);
+		assert_int_equal(give(w, receipt_make(id_a, 1, i, digest_1, "n2")), ERR_NONE);
+		chunks[i] = chunk_get(w, id_a, 1, i);
+	}
+	early.finished_wall_us = 1;
+	assert_int_equal(give(w, early), ERR_NONE);
+	assert_int_equal(give(w, receipt_make(id_a, 1, 1, digest_1, "n2")), ERR_NONE);
+	lose(w, chunks, 2, 0, 0);
+	/* A third node's word says nothing of the other two. */
+	for (uint64_t i = 0; i < 2; i++) {
+		chunks[i] = chunk_get(w, id_a, 1, i);
+		assert_int_equal(give(w, receipt_make(id_a, 1, i, digest_1, "n3")), ERR_NONE);
+	}
+	lose(w, chunks, 2, 0, 2);
+}
+
 static void test_a_copy_elsewhere_keeps_it(void **state)
 {
 	struct world *w = *state;
@@ -125,6 +150,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_only_what_is_stored_as_given),
+		CASE(test_not_what_was_stored_again),
 		CASE(test_a_copy_elsewhere_keeps_it),
 		CASE(test_only_in_the_state_that_is_meant),
 	};
