@@ -93,8 +93,11 @@ int disk_remove_stray(struct disk *disk, const struct disk_stray *stray, int64_t
 /* One durable chunk. -ERR_CHUNK_GONE when it is not here, -ERR_BUSY while somebody writes it. */
 int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index,
 		      struct err *err);
-/* The same, but only with these bytes: -ERR_DIGEST_CONFLICT when others are in their place, which stay. */
-int disk_remove_bytes(struct disk *disk, const struct disk_chunk *chunk, struct err *err);
+/* The same, but only with these bytes: -ERR_DIGEST_CONFLICT when others are in their place, which stay. So does a chunk of which disk_begin has said
+ * since then (disk_told_count, taken before the scheduler was asked about these bytes) that it is here: whoever sent it again may have been told by now that
+ * it is stored, whatever was said of the first attempt. -ERR_STATE. */
+int disk_remove_bytes(struct disk *disk, const struct disk_chunk *chunk, uint64_t told_count, struct err *err);
+uint64_t disk_told_count(struct disk *disk);
 /* All files of a transfer. Absent is fine. */
 int disk_remove_transfer(struct disk *disk, const char *transfer_id, struct err *err);
 /* Appends the ids of the transfers that have files here, each with a line end; those that `lines` has no room for are left out. */

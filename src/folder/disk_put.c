@@ -359,6 +359,22 @@ static int confirm(struct disk_put *put, struct err *err)
 	return DISK_HAVE;
 }
 
+/* Still in the chunk's turn: who would remove it has either done so before it was looked for, or sees this. */
+static void tell(struct disk_put *put)
+{
+	pthread_mutex_lock(&put->disk->lock);
+	memo_tell(put->disk->memo, put->key);
+	pthread_mutex_unlock(&put->disk->lock);
+}
+
+uint64_t disk_told_count(struct disk *disk)
+{
+	pthread_mutex_lock(&disk->lock);
+	const uint64_t count = memo_told_count(disk->memo);
+	pthread_mutex_unlock(&disk->lock);
+	return count;
+}
+
 int disk_begin(struct disk *disk, const struct disk_chunk *chunk, struct disk_put **ret_put, struct err *err)
 {
 	struct err local = ERR_INIT;
@@ -382,6 +398,8 @@ int disk_begin(struct disk *disk, const struct disk_chunk *chunk, struct disk_pu
 		r = look(put, to);
 	if (r == DISK_HAVE)
 		r = confirm(put, to);
+	if (r == DISK_HAVE)
+		tell(put);
 	if (r == DISK_WRITE)
 		r = open_part(put, to);
 	if (r != DISK_WRITE) {
@@ -505,8 +523,17 @@ static int remove_file(struct disk_put *put, struct err *err)
 	return 0;
 }
 
+static bool was_told(struct disk *disk, const struct disk_put *put, uint64_t told_count)
+{
+	pthread_mutex_lock(&disk->lock);
+	const bool was_told = memo_was_told(disk->memo, put->key, told_count);
+	pthread_mutex_unlock(&disk->lock);
+	return was_told;
+}
+
 /* Takes the chunk's turn like a writer, so that it never removes what somebody writes meanwhile. */
-static int remove_in_turn(struct disk *disk, const struct disk_chunk *chunk, bool is_any, struct err *err)
+static int remove_in_turn(struct disk *disk, const struct disk_chunk *chunk, bool is_any, uint64_t told_count,
+			  struct err *err)
 {
 	struct disk_put *put;
 	int r;
@@ -519,6 +546,8 @@ static int remove_in_turn(struct disk *disk, const struct disk_chunk *chunk, boo
 		r = put_enter(put, err);
 	if (r == 0 && !is_any && !disk_may_have(disk, chunk, true))
 		r = err_set(err, ERR_DIGEST_CONFLICT, "'%s' is not here, or has other bytes", put->name);
+	if (r == 0 && !is_any && was_told(disk, put, told_count))
+		r = err_set(err, ERR_STATE, "'%s' has come again since, and stays", put->name);
 	if (r == 0)
 		r = remove_file(put, err);
 	put_free(&put);
@@ -535,12 +564,12 @@ int disk_remove_chunk(struct disk *disk, const char *transfer_id, uint64_t file_
 					  .request_id = "" };
 	struct err local = ERR_INIT;
 
-	return remove_in_turn(disk, &chunk, true, err ? err : &local);
+	return remove_in_turn(disk, &chunk, true, 0, err ? err : &local);
 }
 
-int disk_remove_bytes(struct disk *disk, const struct disk_chunk *chunk, struct err *err)
+int disk_remove_bytes(struct disk *disk, const struct disk_chunk *chunk, uint64_t told_count, struct err *err)
 {
 	struct err local = ERR_INIT;
 
-	return remove_in_turn(disk, chunk, false, err ? err : &local);
+	return remove_in_turn(disk, chunk, false, told_count, err ? err : &local);
 }

@@ -13,7 +13,7 @@
 
 #define THREADS         4u
 #define SETTLE_US       (10 * SEC_US)
-#define TRIES_MAX       10u
+#define TRY_LIMIT       10u
 #define CHANGED_MAX     3u /* comparisons of a transfer whose state changes meanwhile */
 #define BACKOFF_BASE_US SEC_US
 #define BACKOFF_MAX_US  (60 * SEC_US)
@@ -36,6 +36,7 @@ struct inventory {
 	struct pool *pool;
 	const struct internal_key *internal_key;
 	int64_t began_wall_us, settled_mono_us;
+	unsigned try_limit;
 	struct inventory_worker workers[THREADS];
 	_Atomic bool is_stopping, is_settled;
 
@@ -244,7 +245,7 @@ static void note_result(struct inventory *inventory, struct known *known, int re
 	pthread_mutex_lock(&inventory->lock);
 	known->is_running = false;
 	known->try_count++;
-	known->is_done = result == 0 || known->try_count == TRIES_MAX;
+	known->is_done = result == 0 || known->try_count == inventory->try_limit;
 	is_given_up = result < 0 && known->is_done;
 	known->due_mono_us = clock_mono_us() + BACKOFF_BASE_US +
 			     curve_backoff_us(known->try_count - 1, BACKOFF_BASE_US, BACKOFF_MAX_US, &inventory->rng);
@@ -340,6 +341,7 @@ int inventory_start(const struct inventory_options *options, struct inventory **
 	inventory->pool = options->pool;
 	inventory->began_wall_us = clock_wall_us();
 	inventory->settled_mono_us = clock_mono_us() + (options->settle_us > 0 ? options->settle_us : SETTLE_US);
+	inventory->try_limit = options->try_limit > 0 ? options->try_limit : TRY_LIMIT;
 	inventory->nodes = must_zalloc(POOL_NODES_MAX, sizeof(*inventory->nodes));
 	rng_seed_kernel(&inventory->rng);
 	inventory->internal_key = options->internal_key;

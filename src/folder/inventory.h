@@ -18,7 +18,8 @@ struct inventory_options {
 	struct store *store; /* outlives the inventory, as does the pool */
 	struct pool *pool;
 	const struct internal_key *internal_key;
-	int64_t settle_us; /* after the start; see inventory_is_settled. 0: 10 s */
+	int64_t settle_us;  /* after the start; see inventory_is_settled. 0: 10 s */
+	unsigned try_limit; /* how often a node that does not tell is asked. 0: 10 */
 };
 int inventory_start(const struct inventory_options *options, struct inventory **ret_inventory, struct err *err);
 /* After pool_halt. Waits for no node. */

@@ -5,6 +5,7 @@
 
 #define DIGEST_PLACES 65536
 #define FOLDER_PLACES 4096
+#define TOLD_PLACES   4096
 
 struct digest_place {
 	struct hash128 chunk;
@@ -14,6 +15,8 @@ struct digest_place {
 struct memo {
 	struct digest_place *digests;
 	struct hash128 folders[FOLDER_PLACES]; /* all zero: empty */
+	uint64_t told[TOLD_PLACES]; /* which telling it was, counted from 1, that last came to a chunk of the place */
+	uint64_t told_count;
 };
 
 static bool is_same(struct hash128 a, struct hash128 b) { return a.low == b.low && a.high == b.high; }
@@ -61,6 +64,15 @@ bool memo_digest(const struct memo *memo, struct hash128 chunk, enum digest_kind
 		return false;
 	hex_encode(place->digest, digest_size(kind), target);
 	return true;
+}
+
+void memo_tell(struct memo *memo, struct hash128 chunk) { memo->told[chunk.low % TOLD_PLACES] = ++memo->told_count; }
+
+uint64_t memo_told_count(const struct memo *memo) { return memo->told_count; }
+
+bool memo_was_told(const struct memo *memo, struct hash128 chunk, uint64_t since_count)
+{
+	return memo->told[chunk.low % TOLD_PLACES] > since_count;
 }
 
 void memo_set_durable(struct memo *memo, struct hash128 folder) { memo->folders[folder.low % FOLDER_PLACES] = folder; }

@@ -53,8 +53,9 @@ static void removal_run(struct job *job)
 	struct kept_removal *removal = job->owner;
 	const struct disk_chunk chunk = node_receipt_chunk(&removal->receipt);
 
-	/* A receipt may be told twice, and other bytes be there by then. What cannot be removed now goes when the transfer is removed. */
-	(void)disk_remove_bytes(removal->node->disk, &chunk, NULL);
+	/* A receipt may be told twice, and other bytes be there by then; or the same ones, which somebody sent again since this process began. What is not
+	 * removed now goes when the transfer is removed. */
+	(void)disk_remove_bytes(removal->node->disk, &chunk, 0, NULL);
 }
 
 static void removal_done(struct job *job, struct loop *home UNUSED) { free(job->owner); }

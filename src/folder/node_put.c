@@ -26,6 +26,7 @@ struct node_put {
 	int result;
 	struct err err; /* why it failed; once set, what still comes of the body is not written */
 	bool is_repeat;
+	uint64_t told_count; /* the disk's, when the receipt was sent */
 	/* For the node's report. */
 	bool is_counted, is_write;
 	int64_t submitted_us;
@@ -124,7 +125,7 @@ static void remove_run(struct job *job)
 	const struct disk_chunk chunk = node_receipt_chunk(&put->parcel.receipt);
 
 	/* What cannot be removed now goes when the transfer is removed; the refusal is what the client must hear. */
-	(void)disk_remove_bytes(put->node->disk, &chunk, NULL);
+	(void)disk_remove_bytes(put->node->disk, &chunk, put->told_count, NULL);
 }
 
 static void remove_done(struct job *job, struct loop *home UNUSED) { answer_refused(job->owner); }
@@ -144,6 +145,7 @@ static void send_receipt(struct node_put *put)
 	put->parcel.receipt.outcome = ERR_NONE;
 	put->parcel.receipt.finished_wall_us = node_clock_wall_us(&put->node->clock);
 	put->parcel.is_repeat = put->is_repeat;
+	put->told_count = disk_told_count(put->node->disk);
 	put->parcel.done = receipt_done;
 	put->parcel.owner = put;
 	put->parcel.home = http_loop(put->call);

@@ -583,7 +583,7 @@ static void t_other_bytes(void **state)
 	fill(&new, 1, 0, hello, HELLO_SIZE, "r2");
 	fill(&shorter, 1, 0, hello, HELLO_SIZE - 1, "r3");
 	assert_false(disk_may_have(world->disk, &new.chunk, false));
-	assert_int_equal(disk_remove_bytes(world->disk, &new.chunk, &err), -ERR_DIGEST_CONFLICT);
+	assert_int_equal(disk_remove_bytes(world->disk, &new.chunk, 0, &err), -ERR_DIGEST_CONFLICT);
 	assert_int_equal(put(world->disk, &new.chunk, hello, HELLO_SIZE, &err), 0);
 	disk_chunk_path(T, 1, 0, relative, sizeof(relative));
 	snprintf(path, sizeof(path), "%s/%s", world->path, relative);
@@ -596,16 +596,42 @@ static void t_other_bytes(void **state)
 			assert_int_equal(disk_may_have(world->disk, &old.chunk, is_read), !is_known && !is_read);
 			assert_false(disk_may_have(world->disk, &shorter.chunk, is_read));
 		}
-		assert_int_equal(disk_remove_bytes(world->disk, &old.chunk, &err), -ERR_DIGEST_CONFLICT);
-		assert_int_equal(disk_remove_bytes(world->disk, &shorter.chunk, &err), -ERR_DIGEST_CONFLICT);
+		assert_int_equal(disk_remove_bytes(world->disk, &old.chunk, 0, &err), -ERR_DIGEST_CONFLICT);
+		assert_int_equal(disk_remove_bytes(world->disk, &shorter.chunk, 0, &err), -ERR_DIGEST_CONFLICT);
 		assert_true(disk_has(world->disk, T, 1, 0));
 		disk_close(&world->disk);
 		world->disk = open_disk(world->path, 0);
 		if (i == 1)
 			(void)removexattr(path, "user.heng.digest");
 	}
-	assert_int_equal(disk_remove_bytes(world->disk, &new.chunk, &err), 0);
+	assert_int_equal(disk_remove_bytes(world->disk, &new.chunk, 0, &err), 0);
 	assert_false(disk_has(world->disk, T, 1, 0));
+}
+
+/* The receipt of a first attempt is refused, and a second one is told that the chunk is here before the first has removed it. */
+static void t_told_meanwhile(void **state)
+{
+	struct world *world = *state;
+	struct chunk_text first, again, other;
+	struct err err = ERR_INIT;
+
+	fill(&first, 1, 0, hello, HELLO_SIZE, "r1");
+	fill(&again, 1, 0, hello, HELLO_SIZE, "r2");
+	fill(&other, 1, 1, hello, HELLO_SIZE, "r3");
+	assert_int_equal(put(world->disk, &first.chunk, hello, HELLO_SIZE, &err), 0);
+	assert_int_equal(put(world->disk, &other.chunk, hello, HELLO_SIZE, &err), 0);
+	const uint64_t before = disk_told_count(world->disk);
+	assert_int_equal(put(world->disk, &again.chunk, hello, HELLO_SIZE, &err), DISK_HAVE);
+	assert_int_equal(disk_remove_bytes(world->disk, &first.chunk, before, &err), -ERR_STATE);
+	assert_true(disk_has(world->disk, T, 1, 0));
+	/* Of another chunk nobody was told, and of this one nobody since. */
+	assert_int_equal(disk_remove_bytes(world->disk, &other.chunk, before, &err), 0);
+	assert_int_equal(disk_remove_bytes(world->disk, &first.chunk, disk_told_count(world->disk), &err), 0);
+	assert_false(disk_has(world->disk, T, 1, 0));
+	/* Who was not told that it is here wrote it, and is asked after it. */
+	const uint64_t gone = disk_told_count(world->disk);
+	assert_int_equal(put(world->disk, &again.chunk, hello, HELLO_SIZE, &err), 0);
+	assert_int_equal(disk_remove_bytes(world->disk, &again.chunk, gone, &err), 0);
 }
 
 /* Want of descriptors is no sign that a chunk has gone. */
@@ -624,7 +650,7 @@ static void t_have_without_descriptors(void **state)
 	none.rlim_cur = 0;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
 	const bool may_have = disk_may_have(world->disk, &text.chunk, false);
-	const int removed = disk_remove_bytes(world->disk, &text.chunk, &err);
+	const int removed = disk_remove_bytes(world->disk, &text.chunk, 0, &err);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	assert_true(may_have);
 	assert_int_equal(removed, -ERR_DISK);
@@ -837,6 +863,7 @@ int main(void)
 		DISK_TEST(t_turn),
 		DISK_TEST(t_restart),
 		DISK_TEST(t_other_bytes),
+		DISK_TEST(t_told_meanwhile),
 		DISK_TEST(t_have_without_descriptors),
 		DISK_TEST(t_remove),
 		DISK_TEST(t_floor),

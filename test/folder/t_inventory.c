@@ -17,6 +17,7 @@
 #include "folder/held.h"
 #include "folder/inventory.h"
 #include "folder/pool.h"
+#include "plug/audit_chain.h"
 #include "sys/fs.h"
 
 #define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -365,6 +366,45 @@ static void t_pages_without_end(void **state)
 	assert_in_range(atomic_load(&nodes[0].held_count), 8, 9);
 }
 
+static int count_alert(void *owner, const struct audit_row *row)
+{
+	assert_true(row->fields[AUDIT_detail].text.size > 0);
+	++*(unsigned *)owner;
+	return 0;
+}
+
+static unsigned alerts_of(const char *node_id)
+{
+	struct audit_query query = { .kind = "alert", .node_id = node_id, .outcome = "inventory_given_up", .limit = 9 };
+	unsigned count = 0;
+	bool is_more = true;
+
+	while (is_more)
+		assert_int_equal(w->store->ops->audit_rows(w->store, &query, count_alert, &count, &query.after,
+							   &is_more, &w->err),
+				 0);
+	return count;
+}
+
+/* Who looks after the nodes learns which one tells nothing, when nobody asks it any more. */
+static void t_given_up(void **state)
+{
+	(void)state;
+	plan_and_store(1);
+	script(&nodes[0], "a", "1 1 100 sha256:" D1 "\n1 0 100 sha256:" D1 "\nN 0\n");
+	script(&nodes[1], "b", "1 2 100 sha256:" D1 "\nN 0\n");
+	start_pool();
+	const struct inventory_options options = {
+		.store = w->store, .pool = pool, .internal_key = &shown_key, .try_limit = 1
+	};
+	assert_int_equal(inventory_start(&options, &inventory, &w->err), 0);
+	await_settled();
+	stop_all();
+	assert_int_equal(atomic_load(&nodes[0].held_count), 1);
+	assert_int_equal(alerts_of("n1"), 1);
+	assert_int_equal(alerts_of("n2"), 0);
+}
+
 static void merge_meanwhile(void *owner UNUSED)
 {
 	struct store_transfer t;
@@ -404,6 +444,7 @@ int main(void)
 		CASE_ALL(t_race_with_merge),
 		CASE_ALL(t_race_with_a_resend),
 		CASE_ALL(t_pages_without_end),
+		CASE_ALL(t_given_up),
 	};
 
 	return drivers_run(tests, COUNT_OF(tests));
