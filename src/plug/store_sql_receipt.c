@@ -128,7 +128,7 @@ static int chunk_to_copied(struct sql_conn *conn, struct receipt_job *job, const
 static int chunk_was_seen(struct sql_conn *conn, const struct receipt_job *job, const struct store_receipt *receipt,
 			  struct err *err)
 {
-	sqlite3_stmt *stmt = sql_stmt(conn, SQL_CHUNK_SEEN, err);
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_CHUNK_SEEN, err);
 
 	if (!stmt)
 		return -ERR_STORE;
