@@ -9,6 +9,7 @@
 
 #include "app/boot.h"
 #include "app/cmd.h"
+#include "app/key.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/digest.h"
@@ -22,10 +23,12 @@
 #define UP_NODES_MAX 64
 #define UP_READY_US  (30 * SEC_US)
 /* Together with one question to a scheduler that hangs and a second for SIGKILL this stays below the 5 s promised for SIGTERM. */
-#define UP_STOP_US      (3 * SEC_US)
-#define UP_ASK_US       (500 * MSEC_US)
-#define UP_STARTS_MAX   8 /* of one child before everything is ready */
-#define UP_KEY_FILE_MAX (64 * KIB)
+#define UP_STOP_US        (3 * SEC_US)
+#define UP_ASK_US         (500 * MSEC_US)
+#define UP_STARTS_MAX     8 /* of one child before everything is ready */
+#define UP_KEY_FILE_MAX   (64 * KIB)
+#define UP_KEY_SIZE       65 /* of a user's key, with its NUL */
+#define UP_KEY_LINES_SIZE (ARGON_TEXT_SIZE + 64)
 /* Longer than the three probes by which the scheduler notices, so that the node is out of the pool and its work has moved on first. */
 #define UP_RESTART_AFTER_S 10
 
@@ -42,9 +45,9 @@ const struct cmd_option cmd_up_options[] = {
 
 struct up {
 	char dir[PATH_MAX], listen[128], key_path[PATH_MAX + 32];
-	char profile[PATH_MAX]; /* absolute; "": built-in */
-	char api_key[65];       /* the uploader's, with which we ask too */
-	char api_key_sha256[DIGEST_HEX_SIZE], operator_sha256[DIGEST_HEX_SIZE];
+	char profile[PATH_MAX];    /* absolute; "": built-in */
+	char api_key[UP_KEY_SIZE]; /* the uploader's, with which we ask too */
+	char uploader_lines[UP_KEY_LINES_SIZE], operator_lines[UP_KEY_LINES_SIZE];
 	const char *loop, *log_places;
 	uint64_t node_count;
 	int64_t restart_after_us;
@@ -110,8 +113,8 @@ static int up_take_dir(struct up *up, const char *dir, struct err *err)
 	return up_take_path(dir, "--data", up->dir, err);
 }
 
-/* Reads a key file, or makes one of 32 random bytes. The file's text is `prefix`, 64 hex digits, a line end. */
-static int up_key(struct up *up, const char *name, const char *prefix, struct buf *ret_text, struct err *err)
+/* Reads a key file, or makes one with that text. */
+static int up_key(struct up *up, const char *name, const char *fresh, struct buf *ret_text, struct err *err)
 {
 	char path[PATH_MAX + 32];
 	int r = up_path(up, name, path, err);
@@ -119,33 +122,56 @@ static int up_key(struct up *up, const char *name, const char *prefix, struct bu
 		return r;
 	if (access(path, F_OK) == 0)
 		return fs_read_file(path, UP_KEY_FILE_MAX, ret_text, err);
-	uint8_t key[32];
-	char hex[65];
-	rng_secret(key, sizeof(key));
-	hex_encode(key, sizeof(key), hex);
-	mem_wipe(key, sizeof(key));
-	buf_printf(ret_text, "%s%s\n", prefix, hex);
-	mem_wipe(hex, sizeof(hex));
+	buf_printf(ret_text, "%s\n", fresh);
 	return fs_replace_file(path, buf_str(ret_text), 0600, err);
 }
 
-/* A user's key, for configurations (its hash) and for ourselves; ret_key NULL: nobody here needs it. */
-static int up_user_key(struct up *up, const char *name, char ret_key[65], char ret_sha256[DIGEST_HEX_SIZE],
+static int up_cluster_key(struct up *up, struct err *err)
+{
+	struct buf text = BUF_INIT(UP_KEY_FILE_MAX);
+	uint8_t key[32];
+	char line[2 + 2 * sizeof(key) + 1] = "1 ";
+	rng_secret(key, sizeof(key));
+	hex_encode(key, sizeof(key), line + 2);
+	int r = up_key(up, "cluster.key", line, &text, err);
+	mem_wipe(key, sizeof(key));
+	mem_wipe(line, sizeof(line));
+	if (text.data != NULL)
+		mem_wipe(text.data, text.size);
+	buf_fini(&text);
+	return r;
+}
+
+/* What the scheduler is told of a user's key: its Argon2id hash, or, when it is one from before keys had ids, its SHA-256. */
+static int up_key_lines(struct str key, char target[UP_KEY_LINES_SIZE], struct err *err)
+{
+	char id[KEY_ID_SIZE], hash[ARGON_TEXT_SIZE];
+	if (!key_id(key, id)) {
+		digest_of(DIGEST_SHA256, key.data, key.size, hash);
+		snprintf(target, UP_KEY_LINES_SIZE, "    key_sha256: %s\n", hash);
+		return 0;
+	}
+	int r = argon_hash(key, hash, err);
+	snprintf(target, UP_KEY_LINES_SIZE, "    key_id: \"%s\"\n    key_argon2: \"%s\"\n", id, hash);
+	return r;
+}
+
+/* A user's key, for configurations (its hash) and for ourselves. */
+static int up_user_key(struct up *up, const char *name, char ret_key[UP_KEY_SIZE], char ret_lines[UP_KEY_LINES_SIZE],
 		       struct err *err)
 {
 	struct buf text = BUF_INIT(UP_KEY_FILE_MAX);
-	char copy[65] = "";
-	int r = up_key(up, name, "", &text, err);
+	char fresh[KEY_TEXT_SIZE];
+	key_make(fresh);
+	int r = up_key(up, name, fresh, &text, err);
+	mem_wipe(fresh, sizeof(fresh));
 	struct str key = buf_str(&text);
 	while (key.size > 0 && (key.data[key.size - 1] == '\n' || key.data[key.size - 1] == ' '))
 		key.size--;
-	if (r == 0 && (key.size < 32 || !str_copy(key, copy, sizeof(copy))))
+	if (r == 0 && (key.size < 32 || !str_copy(key, ret_key, UP_KEY_SIZE)))
 		r = err_set(err, ERR_CONFIG, "'%s/%s' does not hold a key of 32 to 64 characters", up->dir, name);
 	if (r == 0)
-		digest_of(DIGEST_SHA256, key.data, key.size, ret_sha256);
-	if (r == 0 && ret_key != NULL)
-		memcpy(ret_key, copy, sizeof(copy));
-	mem_wipe(copy, sizeof(copy));
+		r = up_key_lines(key, ret_lines, err);
 	if (text.data != NULL)
 		mem_wipe(text.data, text.size);
 	buf_fini(&text);
@@ -187,17 +213,15 @@ static int up_make_folder(struct up *up, struct err *err)
 	if (r < 0)
 		return r;
 	up_warn_left_out(up);
-	struct buf text = BUF_INIT(UP_KEY_FILE_MAX);
-	r = up_key(up, "cluster.key", "1 ", &text, err);
-	if (text.data != NULL)
-		mem_wipe(text.data, text.size);
-	buf_fini(&text);
+	char operator_key[UP_KEY_SIZE];
+	r = up_cluster_key(up, err);
 	if (r == 0)
-		r = up_user_key(up, "uploader.key", up->api_key, up->api_key_sha256, err);
+		r = up_user_key(up, "uploader.key", up->api_key, up->uploader_lines, err);
 	if (r == 0)
-		r = up_user_key(up, "operator.key", NULL, up->operator_sha256, err);
-	if (r == 0 && strcmp(up->api_key_sha256, up->operator_sha256) == 0)
+		r = up_user_key(up, "operator.key", operator_key, up->operator_lines, err);
+	if (r == 0 && strcmp(up->api_key, operator_key) == 0)
 		r = err_set(err, ERR_CONFIG, "'%s/operator.key' holds the uploader's key", up->dir);
+	mem_wipe(operator_key, sizeof(operator_key));
 	return r < 0 ? r : up_path(up, "uploader.key", up->key_path, err);
 }
 
@@ -232,8 +256,8 @@ static int up_write_scheduler(struct up *up, struct boot_child *child, struct er
 	up_yaml(&text, "decision_log_places", up->log_places, "");
 	if (up->profile[0] != '\0')
 		up_yaml(&text, "profile", up->profile, "");
-	buf_printf(&text, "users:\n  - name: uploader\n    key_sha256: %s\n    role: uploader\n", up->api_key_sha256);
-	buf_printf(&text, "  - name: operator\n    key_sha256: %s\n    role: operator\n", up->operator_sha256);
+	buf_printf(&text, "users:\n  - name: uploader\n%s    role: uploader\n", up->uploader_lines);
+	buf_printf(&text, "  - name: operator\n%s    role: operator\n", up->operator_lines);
 	return up_write(up, child, &text, err);
 }
 

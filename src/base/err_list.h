@@ -33,6 +33,7 @@ ERR(TICKET_BAD, 1202, NO, 401, "ticket_invalid")
 ERR(TICKET_EXPIRED, 1203, SAME, 401, "ticket_expired")
 ERR(NONCE_REPLAYED, 1204, NO, 409, "nonce_replayed")
 ERR(CLOCK_SKEW, 1205, SAME, 401, "clock_skew")
+ERR(AUTH_LIMIT, 1206, SAME, 429, "too_many_failures")
 
 ERR(MANIFEST_BAD, 2001, NO, 400, "manifest_invalid")
 ERR(MANIFEST_CRC, 2002, SAME, 400, "manifest_crc")

@@ -15,36 +15,6 @@
 
 /* --- configuration --- */
 
-static const struct conf_row user_rows[] = {
-	{ .name = "name",
-	  .type = CONF_TEXT,
-	  .offset = offsetof(struct sched_user, name),
-	  .help = "how the user is called in logs and audit" },
-	{ .name = "key_sha256",
-	  .type = CONF_TEXT,
-	  .offset = offsetof(struct sched_user, key_sha256),
-	  .help = "hex of the SHA-256 of the API key's text" },
-	{ .name = "role",
-	  .type = CONF_CHOICE,
-	  .offset = offsetof(struct sched_user, role),
-	  .fallback = "uploader",
-	  .choices = "uploader|auditor|operator",
-	  .help = "uploader: own transfers; auditor: sees all; operator: may do all" },
-	{ .name = "quota_bytes",
-	  .type = CONF_SIZE,
-	  .offset = offsetof(struct sched_user, quota_bytes),
-	  .max = INT64_MAX,
-	  .fallback = "0",
-	  .help = "what the folders of the user's open transfers may have together; 0: no limit" },
-	{ .name = "quota_entries",
-	  .type = CONF_INT,
-	  .offset = offsetof(struct sched_user, quota_entries),
-	  .max = INT64_MAX,
-	  .fallback = "0",
-	  .help = "files, folders and links that they may have together; 0: no limit" },
-	{ .name = NULL },
-};
-
 #define TEXT(key, field, text, words)                                                                           \
 	{                                                                                                       \
 		.name = key, .type = CONF_TEXT, .offset = offsetof(struct sched_conf, field), .fallback = text, \
@@ -71,7 +41,7 @@ const struct conf_row sched_conf_rows[] = {
 	{ .name = "users",
 	  .type = CONF_LIST,
 	  .offset = offsetof(struct sched_conf, users),
-	  .item_rows = user_rows,
+	  .item_rows = users_conf_rows,
 	  .item_size = sizeof(struct sched_user),
 	  .help = "who may call" },
 	NUMBER("chunk_size", CONF_SIZE, chunk_bytes, (int64_t)SCHED_CHUNK_BYTES_MIN, (int64_t)SCHED_CHUNK_BYTES_MAX,
@@ -329,7 +299,6 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	sched = must_zalloc(1, sizeof(*sched));
 	sched->lock_fd = sched->final_fd = -1;
 	pthread_mutex_init(&sched->claim_lock, NULL);
-	keyring_init(&sched->keyring);
 	pulled_init(&sched->pulled);
 	sched->state_dir = must_strdup(conf->state_dir);
 	sched->spool_dir = path_or(NULL, conf->state_dir, "spool");
@@ -343,7 +312,9 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	sched->transfer_entries_max = (uint64_t)conf->transfer_entries_max;
 	sched->ticket_life_us = conf->ticket_life_us;
 	sched->probe_interval_us = conf->probe_interval_us;
-	result = sched_auth_load(sched, conf, err);
+	result = sched_auth_init(sched, err);
+	if (result == 0)
+		result = sched_auth_load(sched, conf, err);
 	if (result == 0)
 		result = sched_load_profile(sched, conf->profile, err);
 	if (result == 0)
@@ -360,18 +331,6 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	return 0;
 }
 
-int sched_reload(struct sched *sched, const struct sched_conf *conf, struct err *err)
-{
-	char ids[64];
-	const int result = keyring_load(&sched->keyring, conf->cluster_key_file, err);
-
-	if (result < 0)
-		return result;
-	keyring_ids(&sched->keyring, ids, sizeof(ids));
-	log_say(LOG_INFO, "the cluster's keys are now: %s", ids);
-	return 0;
-}
-
 const struct sock_addr *sched_addr(const struct sched *sched) { return http_server_addr(sched->server); }
 
 /* From the outside in: no calls, then nothing that works for calls, then what they worked with. */
@@ -383,6 +342,7 @@ void sched_stop(struct sched **sched_ref)
 		return;
 	if (sched->server)
 		http_server_stop(sched->server, STOP_GRACE_US);
+	work_free(&sched->provers);
 	work_free(&sched->plans);
 	work_free(&sched->work);
 	http_server_free(&sched->server);
@@ -399,7 +359,7 @@ void sched_stop(struct sched **sched_ref)
 		sched->store->ops->close(sched->store);
 	fs_close(&sched->final_fd);
 	fs_close(&sched->lock_fd);
-	sched_auth_wipe(sched);
+	sched_auth_fini(sched);
 	pthread_mutex_destroy(&sched->claim_lock);
 	pulled_fini(&sched->pulled);
 	free(sched->state_dir);

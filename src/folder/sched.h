@@ -2,17 +2,10 @@
 #ifndef HENG_FOLDER_SCHED_H
 #define HENG_FOLDER_SCHED_H
 
-#include "base/conf.h"
 #include "folder/hook.h"
+#include "folder/users.h"
 #include "http/server.h"
 
-struct sched_user {
-	const char *name;
-	const char *key_sha256; /* hex of the SHA-256 of the API key's text */
-	int role;               /* uploader | auditor | operator */
-	uint64_t quota_bytes;   /* of all its open transfers together; 0: none */
-	int64_t quota_entries;
-};
 struct sched_conf {
 	const char *listen;
 	const char *state_dir; /* heng.db, spool/, lock */
@@ -46,7 +39,7 @@ extern const struct conf_row sched_conf_rows[];
 struct sched;
 int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct err *err);
 const struct sock_addr *sched_addr(const struct sched *sched);
-/* Takes over the cluster keys of a configuration that was read anew, while calls go on; of the rest nothing. Fails with everything as it
+/* Takes over the cluster keys and users of a configuration that was read anew, while calls go on; of the rest nothing. Fails with everything as it
  * was. */
 int sched_reload(struct sched *sched, const struct sched_conf *conf, struct err *err);
 void sched_stop(struct sched **sched);

@@ -1,104 +1,52 @@
 #include "folder/sched_impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "sys/fs.h"
+#include "base/clock.h"
+#include "base/log.h"
 
-#define API_KEY_MAX 512 /* bytes of a key's text that we hash */
+/* At most so many keys are proven by Argon2id at once, each with its memory, and so many wait. */
+#define PROVERS       1u
+#define PROVERS_QUEUE 64u
 
-static bool user_name_is_valid(struct str name)
+int sched_auth_init(struct sched *sched, struct err *err)
 {
-	if (name.size == 0 || name.size >= STORE_USER_SIZE || !utf8_is_valid(name))
-		return false;
-	for (size_t i = 0; i < name.size; i++) {
-		if ((unsigned char)name.data[i] < 0x20 || name.data[i] == 0x7f)
-			return false;
-	}
-	return true;
+	keyring_init(&sched->keyring);
+	guard_init(&sched->guard);
+	sched->users = users_new();
+	return work_new("users", PROVERS, PROVERS_QUEUE, &sched->provers, err);
 }
 
-static int check_user(const struct sched_user *users, size_t index, struct err *err)
+void sched_auth_fini(struct sched *sched)
 {
-	const struct sched_user *user = &users[index];
-	char shown[128];
-
-	str_display(str_from(user->name), shown, sizeof(shown));
-	if (!user_name_is_valid(str_from(user->name)))
-		return err_set(err, ERR_CONFIG,
-			       "user %zu: '%s' is no user name: 1 to 64 bytes without control characters", index + 1,
-			       shown);
-	if (!digest_hex_is_valid(DIGEST_SHA256, str_from(user->key_sha256))) {
-		err_set(err, ERR_CONFIG, "user '%s': key_sha256 is not a SHA-256 in lower-case hex", shown);
-		err_hint(err, "printf %%s 'the key' | sha256sum");
-		return -ERR_CONFIG;
-	}
-	for (size_t i = 0; i < index; i++) {
-		if (strcmp(users[i].name, user->name) == 0)
-			return err_set(err, ERR_CONFIG, "user '%s' stands twice in the list", shown);
-		/* Which of the two a caller is could not be told. */
-		if (strcmp(users[i].key_sha256, user->key_sha256) == 0)
-			return err_set(err, ERR_CONFIG, "users '%s' and '%s' have the same key", users[i].name, shown);
-	}
-	return 0;
+	work_free(&sched->provers);
+	users_free(&sched->users);
+	guard_fini(&sched->guard);
+	keyring_fini(&sched->keyring);
 }
 
 int sched_auth_load(struct sched *sched, const struct sched_conf *conf, struct err *err)
 {
-	const struct sched_user *users = conf->users.items;
-	int result = keyring_load(&sched->keyring, conf->cluster_key_file, err);
+	struct users_list *list;
+	char ids[64];
+	int result = users_list_new(&conf->users, &list, err);
 
-	if (result < 0)
+	if (result == 0)
+		result = keyring_load(&sched->keyring, conf->cluster_key_file, err);
+	if (result < 0) {
+		users_list_free(&list);
 		return result;
-	if (conf->users.count == 0)
-		return err_set(err, ERR_CONFIG, "there are no users, so that nobody could send anything");
-	for (size_t i = 0; i < conf->users.count; i++) {
-		result = check_user(users, i, err);
-		if (result < 0)
-			return result;
 	}
-	sched->users = must_zalloc(conf->users.count, sizeof(*sched->users));
-	for (size_t i = 0; i < conf->users.count; i++) {
-		struct sched_account *account = &sched->users[i];
+	const size_t count = users_put(sched->users, &list);
 
-		MUST(str_copy(str_from(users[i].name), account->name, sizeof(account->name)));
-		MUST(str_copy(str_from(users[i].key_sha256), account->key_sha256, sizeof(account->key_sha256)));
-		account->role = users[i].role;
-		account->quota_bytes = users[i].quota_bytes;
-		account->quota_entries = (uint64_t)users[i].quota_entries;
-	}
-	sched->user_count = conf->users.count;
+	keyring_ids(&sched->keyring, ids, sizeof(ids));
+	log_say(LOG_INFO, "%zu %s may call; the cluster's keys are: %s", count, count == 1 ? "user" : "users", ids);
 	return 0;
 }
 
-void sched_auth_wipe(struct sched *sched)
+int sched_reload(struct sched *sched, const struct sched_conf *conf, struct err *err)
 {
-	free(sched->users);
-	keyring_fini(&sched->keyring);
-}
-
-const struct sched_account *sched_auth_user(const struct sched *sched, const struct http_call *call, struct err *err)
-{
-	struct str key = http_header(call, "X-Api-Key");
-	const struct sched_account *found = NULL;
-	char hex[DIGEST_HEX_SIZE];
-
-	if (key.size == 0 || key.size > API_KEY_MAX) {
-		err_set(err, ERR_UNAUTHENTICATED, "the call shows no API key");
-		err_hint(err, "send the header X-Api-Key, or give heng its file by --key-file or HENG_KEY_FILE");
-		return NULL;
-	}
-	digest_of(DIGEST_SHA256, key.data, key.size, hex);
-	/* Every user is compared, so that time tells nothing about which one was near. */
-	for (size_t i = 0; i < sched->user_count; i++) {
-		if (str_eq_secret(str_from(hex), str_from(sched->users[i].key_sha256)))
-			found = &sched->users[i];
-	}
-	mem_wipe(hex, sizeof(hex));
-	if (!found)
-		err_set(err, ERR_UNAUTHENTICATED, "the API key is not one of this scheduler's");
-	return found;
+	return sched_auth_load(sched, conf, err);
 }
 
 bool sched_auth_is_internal(const struct sched *sched, const struct http_call *call)
@@ -106,19 +54,65 @@ bool sched_auth_is_internal(const struct sched *sched, const struct http_call *c
 	return keyring_is_internal(&sched->keyring, http_header(call, "X-Internal-Key"));
 }
 
+/* --- a client's call --- */
+
+/* A key that is nobody's: the caller's address is held to account, and hears no more than that once it has done it often. */
+static int failed(struct sched_call *c)
+{
+	guard_failed(&c->sched->guard, http_peer(c->call), clock_mono_us());
+	return -(int)c->err.code;
+}
+
+static int slow_down(struct sched_call *c, int64_t wait_us)
+{
+	c->retry_after_us = wait_us;
+	err_set(&c->err, ERR_AUTH_LIMIT, "too many calls from here showed keys that are nobody's");
+	err_hint(&c->err, "see that the key is the right one, and wait");
+	return -ERR_AUTH_LIMIT;
+}
+
+int sched_auth_find(struct sched_call *c)
+{
+	const struct str key = http_header(c->call, "X-Api-Key");
+	int64_t wait_us;
+
+	if (key.size == 0) {
+		err_set(&c->err, ERR_UNAUTHENTICATED, "the call shows no API key");
+		err_hint(&c->err, "send the header X-Api-Key, or give heng its file by --key-file or HENG_KEY_FILE");
+		return -ERR_UNAUTHENTICATED;
+	}
+	const int result = users_find(c->sched->users, key, clock_mono_us(), clock_wall_us(), &c->account, &c->err);
+	if (result == 0) {
+		c->user = &c->account;
+		return 0;
+	}
+	if (!guard_is_open(&c->sched->guard, http_peer(c->call), clock_mono_us(), &wait_us))
+		return slow_down(c, wait_us);
+	return result < 0 ? failed(c) : result;
+}
+
+int sched_auth_prove(struct sched_call *c)
+{
+	const int result = users_prove(c->sched->users, http_header(c->call, "X-Api-Key"), clock_mono_us(),
+				       clock_wall_us(), &c->account, &c->err);
+
+	if (result == 0)
+		c->user = &c->account;
+	return result == -ERR_UNAUTHENTICATED ? failed(c) : result;
+}
+
 struct sched_call *sched_client_call(struct http_call *call, void *app, int (*run)(struct sched_call *c))
 {
-	struct sched *sched = app;
-	struct err err = ERR_INIT;
-	const struct sched_account *user = sched_auth_user(sched, call, &err);
-	struct sched_call *c;
+	struct sched_call *c = sched_call_new(app, call, run);
+	const int result = sched_auth_find(c);
 
-	if (!user) {
-		http_reply_err(call, &err);
+	if (result < 0) {
+		const struct err err = c->err;
+
+		sched_call_refuse(c, &err);
 		return NULL;
 	}
-	c = sched_call_new(sched, call, run);
-	c->user = user;
+	c->is_unproven = result == USERS_UNPROVEN;
 	return c;
 }
 

@@ -178,11 +178,18 @@ static void body_gone(struct http_call *call, const struct err *err)
 
 static const struct http_sink body_sink = { .data = body_data, .end = body_end, .gone = body_gone };
 
-void sched_call_go(struct sched_call *c)
+/* Who calls is known: its body, or the call itself, may begin. */
+static void call_admitted(struct sched_call *c)
 {
 	int64_t size = http_body_size(c->call);
 
-	http_set_state(c->call, c);
+	if (c->check) {
+		c->result = c->check(c);
+		if (c->result < 0) {
+			call_reply(c);
+			return;
+		}
+	}
 	/* A call that takes no body is answered whether or not one was sent: the server discards it. */
 	if (c->body_limit_bytes == 0) {
 		call_run(c);
@@ -197,4 +204,37 @@ void sched_call_go(struct sched_call *c)
 	if (!c->take)
 		c->body = BUF_INIT(c->body_limit_bytes);
 	http_take_body(c->call, &body_sink);
+}
+
+static void prove_job(struct job *job)
+{
+	struct sched_call *c = job->owner;
+
+	c->result = sched_auth_prove(c);
+}
+
+static void prove_done(struct job *job, struct loop *home)
+{
+	struct sched_call *c = job->owner;
+
+	(void)home;
+	if (c->result < 0)
+		call_reply(c);
+	else
+		call_admitted(c);
+}
+
+void sched_call_go(struct sched_call *c)
+{
+	http_set_state(c->call, c);
+	if (!c->is_unproven) {
+		call_admitted(c);
+		return;
+	}
+	c->job.run = prove_job;
+	c->job.done = prove_done;
+	if (work_submit(c->sched->provers, &c->job, http_loop(c->call)))
+		return;
+	c->result = busy(c);
+	call_reply(c);
 }

@@ -467,6 +467,8 @@ static int run_create(struct sched_call *c)
 	return result;
 }
 
+static int check_create(struct sched_call *c) { return parse_all(c, c->state); }
+
 void sched_begin_create(struct http_call *call, void *app)
 {
 	struct sched_call *c = sched_client_call(call, app, run_create);
@@ -481,11 +483,6 @@ void sched_begin_create(struct http_call *call, void *app)
 	c->take = create_take;
 	c->work = c->sched->plans;
 	c->body_limit_bytes = SCHED_MANIFEST_MAX;
-	if (parse_all(c, create) < 0) {
-		struct err err = c->err;
-
-		sched_call_refuse(c, &err);
-		return;
-	}
+	c->check = check_create;
 	sched_call_go(c);
 }

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "folder/fold.h"
+#include "folder/guard.h"
 #include "folder/inventory.h"
 #include "folder/keeper.h"
 #include "folder/keyring.h"
@@ -14,6 +15,7 @@
 #include "folder/pool.h"
 #include "folder/pulled.h"
 #include "folder/sched.h"
+#include "folder/users.h"
 #include "plug/store.h"
 #include "sys/logfile.h"
 #include "wire/ticket.h"
@@ -33,14 +35,6 @@
 #define SCHED_NO_SPACE_RETRY_US  (60 * SEC_US)
 #define SCHED_INVENTORY_RETRY_US SEC_US
 #define PATH_TEXT_MAX            4608
-
-enum sched_role { ROLE_UPLOADER, ROLE_AUDITOR, ROLE_OPERATOR };
-struct sched_account {
-	char name[STORE_USER_SIZE];
-	char key_sha256[2 * 32 + 1];
-	int role;
-	uint64_t quota_bytes, quota_entries; /* of all its open transfers together; 0: none */
-};
 
 /* One of a few planners at work: its batch is nobody else's meanwhile, and its space is spoken for. */
 struct sched_claim {
@@ -66,8 +60,9 @@ struct sched {
 	struct work *plans; /* its threads are the planners */
 	struct http_server *server;
 	struct keyring keyring;
-	struct sched_account *users;
-	size_t user_count;
+	struct users *users;
+	struct guard guard;
+	struct work *provers; /* its thread checks keys by Argon2id */
 	char *state_dir, *spool_dir, *staging_dir, *final_dir;
 	int lock_fd, final_fd;
 	struct fold fold; /* how names are compared in staging, when we started */
@@ -86,7 +81,11 @@ struct sched {
 struct sched_call {
 	struct sched *sched;
 	struct http_call *call;
-	const struct sched_account *user; /* NULL: internal */
+	struct sched_account account;
+	const struct sched_account *user; /* `account`, once it is known: before check, take and run. NULL: internal */
+	bool is_unproven;                 /* whose key it is costs an Argon2id, on a pool thread */
+	/* Once the user is known, on the call's loop: may the call be made at all? Before any of its body is taken. NULL: it may. */
+	int (*check)(struct sched_call *c);
 	uint64_t body_limit_bytes, body_bytes;
 	/* On a pool thread, for each piece of the body. NULL: the body is collected in `body`. */
 	int (*take)(struct sched_call *c, struct str piece);
@@ -117,12 +116,15 @@ void sched_call_go(struct sched_call *c);
 void sched_call_refuse(struct sched_call *c, const struct err *err);
 
 /* --- who calls (sched_auth.c) --- */
+int sched_auth_init(struct sched *sched, struct err *err);
+void sched_auth_fini(struct sched *sched);
+/* Users and cluster keys of the configuration, together or not at all. */
 int sched_auth_load(struct sched *sched, const struct sched_conf *conf, struct err *err);
-void sched_auth_wipe(struct sched *sched);
-/* NULL: err says why not. */
-const struct sched_account *sched_auth_user(const struct sched *sched, const struct http_call *call, struct err *err);
+/* Whose call is it? 0: c->user is set. USERS_UNPROVEN: sched_auth_prove, on a pool thread, can tell. Negative: c->err says why not. */
+int sched_auth_find(struct sched_call *c);
+int sched_auth_prove(struct sched_call *c);
 bool sched_auth_is_internal(const struct sched *sched, const struct http_call *call);
-/* begin of a client's call: the user is known, or the call is answered and NULL returned. */
+/* begin of a client's call: it may go, or it is answered and NULL returned. Who calls is known before check, take and run, not yet in begin. */
 struct sched_call *sched_client_call(struct http_call *call, void *app, int (*run)(struct sched_call *c));
 struct sched_call *sched_internal_call(struct http_call *call, void *app, int (*run)(struct sched_call *c));
 static inline bool sched_may_write(const struct sched_account *user) { return user->role != ROLE_AUDITOR; }

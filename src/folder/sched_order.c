@@ -127,20 +127,23 @@ static int run_order(struct sched_call *c)
 	return answer_node(c, node_id, lost_count);
 }
 
+static int check_operator(struct sched_call *c)
+{
+	if (c->user->role == ROLE_OPERATOR)
+		return 0;
+	err_set(&c->err, ERR_FORBIDDEN, "user '%s' is no operator, and only they give orders about nodes",
+		c->user->name);
+	err_hint(&c->err, "use an operator's key; heng up makes one, operator.key");
+	return -ERR_FORBIDDEN;
+}
+
 void sched_begin_node_order(struct http_call *call, void *app)
 {
 	struct sched_call *c = sched_client_call(call, app, run_order);
-	struct err err = ERR_INIT;
 
 	if (!c)
 		return;
-	if (c->user->role != ROLE_OPERATOR) {
-		err_set(&err, ERR_FORBIDDEN, "user '%s' is no operator, and only they give orders about nodes",
-			c->user->name);
-		err_hint(&err, "use an operator's key; heng up makes one, operator.key");
-		sched_call_refuse(c, &err);
-		return;
-	}
+	c->check = check_operator;
 	c->body_limit_bytes = SCHED_ORDER_MAX;
 	sched_call_go(c);
 }

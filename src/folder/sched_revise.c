@@ -137,6 +137,14 @@ static int run_revise(struct sched_call *c)
 	return result < 0 ? result : sched_answer_transfer(c, &transfer);
 }
 
+static int check_revise(struct sched_call *c)
+{
+	struct revise *revise = c->state;
+	const int result = sched_read_crc(c, &revise->told_crc32c);
+
+	return result < 0 ? result : sched_query_u64(c, "version", 0, &revise->told_version);
+}
+
 void sched_begin_revise(struct http_call *call, void *app)
 {
 	struct sched_call *c = sched_client_call(call, app, run_revise);
@@ -149,12 +157,6 @@ void sched_begin_revise(struct http_call *call, void *app)
 	c->drop = revise_drop;
 	c->work = c->sched->plans;
 	c->body_limit_bytes = REVISE_BODY_MAX;
-	if (sched_read_crc(c, &revise->told_crc32c) < 0 ||
-	    sched_query_u64(c, "version", 0, &revise->told_version) < 0) {
-		struct err err = c->err;
-
-		sched_call_refuse(c, &err);
-		return;
-	}
+	c->check = check_revise;
 	sched_call_go(c);
 }
