@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "folder/push_option.h"
+
 int client_open(const struct cmd *cmd, const char *const *values, struct client *ret_client, struct err *err)
 {
 	const char *url = cmd_value(cmd, values, "to"), *key_file = cmd_value(cmd, values, "key-file");
@@ -28,6 +30,15 @@ int client_progress(const struct cmd *cmd, const char *const *values, bool *ret_
 	int choice = 0;
 	int r = cmd_choice(cmd, values, "progress", choices, &choice, err);
 	*ret_json = choice == 1;
+	return r;
+}
+
+int client_give_up(int64_t *ret_give_up_us, struct err *err)
+{
+	struct push_options options = { .give_up_us = 0 };
+	const char *value = getenv("HENG_GIVE_UP_SECONDS");
+	int r = value != NULL ? push_option_set(&options, "give-up", "HENG_GIVE_UP_SECONDS", value, err) : 0;
+	*ret_give_up_us = options.give_up_us;
 	return r;
 }
 

@@ -24,6 +24,8 @@ int client_open(const struct cmd *cmd, const char *const *values, struct client 
 int client_progress(const struct cmd *cmd, const char *const *values, bool *ret_json, struct err *err);
 /* What stopped a command, for --json: error, message and hint of the object that is open. Nothing when nothing did. */
 void client_json_err(struct json *json, const struct err *err);
+/* From HENG_GIVE_UP_SECONDS; 0 when it is not set. */
+int client_give_up(int64_t *ret_give_up_us, struct err *err);
 /* Where heng keeps what it remembers for this user: heng/ in $XDG_STATE_HOME, or in ~/.local/state; "" when there is no such place. */
 void client_state_dir(char *target, size_t target_size);
 

@@ -77,6 +77,8 @@ int cmd_pull_run(const struct cmd *cmd, int operand_count, char **operands, cons
 	if (r == 0)
 		r = client_progress(cmd, values, &is_progress_json, &err);
 	if (r == 0)
+		r = client_give_up(&options.place.give_up_us, &err);
+	if (r == 0)
 		r = client_open(cmd, values, &client, &err);
 	if (r == 0) {
 		options.place.url = client.url;

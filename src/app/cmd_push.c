@@ -81,8 +81,7 @@ static int push_read_options(const struct cmd *cmd, const char *const *values, s
 			return r;
 		}
 	}
-	const char *give_up = getenv("HENG_GIVE_UP_SECONDS");
-	return give_up != NULL ? push_option_set(options, "give-up", "HENG_GIVE_UP_SECONDS", give_up, err) : 0;
+	return client_give_up(&options->give_up_us, err);
 }
 
 /* One line, the last on stdout. */

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "app/client.h"
+#include "app/progress.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "folder/verify.h"
 
@@ -19,6 +21,21 @@ static void verify_stop(int number)
 {
 	signal(number, SIG_DFL);
 	verify_is_stopped = true;
+}
+
+/* Only the manifest is fetched: that is all that there is to wait for. */
+struct verify_wait {
+	struct progress_view view;
+	int64_t started_us;
+};
+
+static void verify_waiting(void *owner, const char *text)
+{
+	struct verify_wait *wait = owner;
+	struct push_progress progress = { .phase = "verify",
+					  .waiting_for = text,
+					  .elapsed_us = clock_mono_us() - wait->started_us };
+	progress_show(&wait->view, &progress);
 }
 
 /* One line for each difference: in JSON an object of its own, so that any number of them passes. */
@@ -71,7 +88,11 @@ int cmd_verify_run(const struct cmd *cmd, int operand_count, char **operands, co
 	struct client client;
 	struct verify_result result = { 0 };
 	bool is_json = cmd_value(cmd, values, "json") != NULL, is_quiet = cmd_value(cmd, values, "quiet") != NULL;
-	struct verify_options options = { .place = { .transfer_id = operands[1], .is_interrupted = &verify_is_stopped },
+	struct verify_wait wait = { .started_us = clock_mono_us() };
+	struct verify_options options = { .place = { .transfer_id = operands[1],
+						     .is_interrupted = &verify_is_stopped,
+						     .waiting = verify_waiting,
+						     .owner = &wait },
 					  .folder = operands[0],
 					  .difference = verify_show,
 					  .owner = &is_json };
@@ -80,13 +101,17 @@ int cmd_verify_run(const struct cmd *cmd, int operand_count, char **operands, co
 	if (!ulid_is_valid(operands[1], strlen(operands[1])))
 		r = err_set(&err, ERR_USAGE, "'%s' is not a transfer id (26 letters and digits)", operands[1]);
 	if (r == 0)
+		r = client_give_up(&options.place.give_up_us, &err);
+	if (r == 0)
 		r = client_open(cmd, values, &client, &err);
 	if (r == 0) {
 		options.place.url = client.url;
 		options.place.api_key = client.key;
 		signal(SIGINT, verify_stop);
 		signal(SIGTERM, verify_stop);
+		progress_init(&wait.view, is_quiet, is_json, false);
 		r = verify_folder(&options, &result, &err);
+		progress_clear(&wait.view);
 	}
 	if (is_json)
 		verify_print_json(operands[1], &result, &err);

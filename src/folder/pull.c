@@ -23,7 +23,7 @@
 
 bool pull_is_over(const struct pull *pull)
 {
-	return atomic_load(&pull->is_over) || stored_is_interrupted(&pull->options->place);
+	return atomic_load(&pull->is_over) || stored_is_interrupted(&pull->place);
 }
 
 void pull_fail(struct pull *pull, const struct err *err)
@@ -38,6 +38,24 @@ void pull_fail(struct pull *pull, const struct err *err)
 	pthread_cond_broadcast(&pull->changed);
 	pthread_mutex_unlock(&pull->lock);
 }
+
+void pull_note_retry(struct pull *pull, const struct err *err)
+{
+	atomic_fetch_add(&pull->retries, 1);
+	pthread_mutex_lock(&pull->lock);
+	pull->last = *err;
+	pthread_mutex_unlock(&pull->lock);
+}
+
+void pull_note_life(struct pull *pull) { atomic_store(&pull->life_us, clock_mono_us()); }
+
+void pull_await(struct pull *pull)
+{
+	pull_note_life(pull);
+	atomic_fetch_add(&pull->awaiting_count, 1);
+}
+
+void pull_await_end(struct pull *pull) { atomic_fetch_sub(&pull->awaiting_count, 1); }
 
 /* The lock is held. A signal wakes nobody, so no wait is longer than a tick. */
 static void wait_a_tick(struct pull *pull)
@@ -71,18 +89,39 @@ struct pull_file *pull_take(struct pull *pull)
 	return file;
 }
 
-static void tell(const struct pull *pull, int64_t started_us)
+static void tell(const struct pull *pull, const char *waiting_for)
 {
 	struct push_progress progress = { .phase = "pull",
+					  .waiting_for = waiting_for,
 					  .files_total = pull->stored.file_count,
 					  .bytes_total = pull->stored.total_bytes,
 					  .files_done = atomic_load(&pull->files_done),
 					  .bytes_done = atomic_load(&pull->bytes_done),
 					  .retries = atomic_load(&pull->retries),
-					  .elapsed_us = clock_mono_us() - started_us };
+					  .elapsed_us = clock_mono_us() - pull->started_us };
 
 	if (pull->options->progress)
 		pull->options->progress(pull->options->owner, &progress);
+}
+
+/* Before there is a manifest. */
+static void tell_waiting(void *owner, const char *text) { tell(owner, text); }
+
+/* Says for what it waits, and gives the pull up when patience ends. */
+static void tell_silence(struct pull *pull, int64_t silent_us)
+{
+	char text[STORED_TEXT_SIZE];
+	struct err err = ERR_INIT, last;
+
+	pthread_mutex_lock(&pull->lock);
+	last = pull->last;
+	pthread_mutex_unlock(&pull->lock);
+	stored_waiting_text(&pull->place, silent_us, &last, text);
+	tell(pull, text);
+	if (silent_us < stored_give_up_us(&pull->place))
+		return;
+	(void)stored_given_up(&pull->place, silent_us, &last, &err);
+	pull_fail(pull, &err);
 }
 
 /* --- the pulling thread --- */
@@ -90,7 +129,7 @@ static void tell(const struct pull *pull, int64_t started_us)
 struct walk_back {
 	struct pull *pull;
 	struct stage_cursor cursor;
-	int64_t started_us, told_us;
+	int64_t told_us;
 	char empty_digest[DIGEST_HEX_SIZE];
 };
 
@@ -101,7 +140,11 @@ static void tell_now_and_then(struct walk_back *walk)
 	if (now_us - walk->told_us < TICK_US)
 		return;
 	walk->told_us = now_us;
-	tell(walk->pull, walk->started_us);
+	int64_t silent_us = now_us - atomic_load(&walk->pull->life_us);
+	if (silent_us >= STORED_SILENCE_US && atomic_load(&walk->pull->awaiting_count) > 0)
+		tell_silence(walk->pull, silent_us);
+	else
+		tell(walk->pull, NULL);
 }
 
 static int given_up(struct err *err) { return err_set(err, ERR_WAITING, "interrupted"); }
@@ -208,9 +251,9 @@ static int start_threads(struct pull *pull, pthread_t *threads, unsigned *ret_co
 }
 
 /* Everything of the manifest into staging. */
-static int bring(struct pull *pull, int64_t started_us, struct err *err)
+static int bring(struct pull *pull, struct err *err)
 {
-	struct walk_back walk = { .pull = pull, .started_us = started_us };
+	struct walk_back walk = { .pull = pull };
 	pthread_t threads[PULL_PARALLEL_MAX];
 	unsigned thread_count = 0;
 
@@ -230,8 +273,8 @@ static int bring(struct pull *pull, int64_t started_us, struct err *err)
 		pull->queue_count--;
 	}
 	stage_cursor_fini(&walk.cursor);
-	tell(pull, started_us);
-	if (stored_is_interrupted(&pull->options->place))
+	tell(pull, NULL);
+	if (stored_is_interrupted(&pull->place))
 		return given_up(err);
 	/* What made the others stop counts, not that they stopped. */
 	if (pull->is_failed) {
@@ -367,7 +410,7 @@ static int put_in_place(struct pull *pull, struct place *place, struct err *err)
 	/* One sync for everything: nothing is visible before it has returned. */
 	if (result == 0)
 		result = fs_sync_tree(pull->stage.tree_fd, err);
-	if (result == 0 && stored_is_interrupted(&pull->options->place))
+	if (result == 0 && stored_is_interrupted(&pull->place))
 		result = given_up(err);
 	if (result < 0)
 		return result;
@@ -379,15 +422,15 @@ static int put_in_place(struct pull *pull, struct place *place, struct err *err)
 	return result;
 }
 
-static int pull_into(struct pull *pull, struct place *place, int64_t started_us, struct err *err)
+static int pull_into(struct pull *pull, struct place *place, struct err *err)
 {
 	int result = check_space(place, &pull->stored, err);
 
 	if (result == 0)
-		result = stage_open(&pull->stage, place->temp_fd, pull->options->place.transfer_id, err);
+		result = stage_open(&pull->stage, place->temp_fd, pull->place.transfer_id, err);
 	if (result < 0)
 		return result;
-	result = bring(pull, started_us, err);
+	result = bring(pull, err);
 	if (result == 0)
 		result = put_in_place(pull, place, err);
 	if (result == -ERR_NO_SPACE)
@@ -402,6 +445,10 @@ static struct pull *pull_new(const struct pull_options *options)
 	pthread_condattr_t attributes;
 
 	pull->options = options;
+	pull->started_us = clock_mono_us();
+	pull->place = options->place;
+	pull->place.waiting = tell_waiting;
+	pull->place.owner = pull;
 	pthread_mutex_init(&pull->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -420,16 +467,15 @@ static void pull_free(struct pull **pull)
 
 int pull_folder(const struct pull_options *options, struct pull_result *ret_result, struct err *err)
 {
-	int64_t started_us = clock_mono_us();
 	struct pull *pull = pull_new(options);
 	struct place place;
 
 	*ret_result = (struct pull_result){ 0 };
 	int result = place_open(&place, options->target, err);
 	if (result == 0)
-		result = stored_open(&options->place, &pull->stored, err);
+		result = stored_open(&pull->place, &pull->stored, err);
 	if (result == 0) {
-		result = pull_into(pull, &place, started_us, err);
+		result = pull_into(pull, &place, err);
 		stored_close(&pull->stored);
 	}
 	result = place_close(&place, result, err);
@@ -437,7 +483,7 @@ int pull_folder(const struct pull_options *options, struct pull_result *ret_resu
 	ret_result->bytes = atomic_load(&pull->bytes_done);
 	ret_result->entries = pull->stored.entry_count;
 	ret_result->retries = atomic_load(&pull->retries);
-	ret_result->elapsed_us = clock_mono_us() - started_us;
+	ret_result->elapsed_us = clock_mono_us() - pull->started_us;
 	pull_free(&pull);
 	return result;
 }

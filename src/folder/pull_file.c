@@ -53,8 +53,11 @@ static bool take_piece(struct fetch_call *call, struct str piece)
 			worker->file->size_bytes);
 		return false;
 	}
-	if (fs_write_sparse(worker->fd, piece.data, piece.size, (int64_t)worker->received_bytes, &worker->ends_in_hole,
-			    &call->err) < 0) {
+	pull_await_end(worker->pull);
+	int result = fs_write_sparse(worker->fd, piece.data, piece.size, (int64_t)worker->received_bytes,
+				     &worker->ends_in_hole, &call->err);
+	pull_await(worker->pull);
+	if (result < 0) {
 		worker->is_local_fault = true;
 		return false;
 	}
@@ -75,7 +78,7 @@ static void call_done(struct fetch *fetch, struct fetch_call *call)
 /* One call for what is missing. */
 static int fetch_rest(struct worker *worker, struct err *err)
 {
-	const struct stored_place *place = &worker->pull->options->place;
+	const struct stored_place *place = &worker->pull->place;
 	char url[URL_SIZE], key[HEADER_SIZE], range[64];
 	struct fetch_call call = FETCH_CALL_INIT;
 
@@ -101,11 +104,14 @@ static int fetch_rest(struct worker *worker, struct err *err)
 	if (!worker->is_call_over)
 		return err_set(err, ERR_CLOSED, "the pull was given up");
 	worker->retry_after_us = min_i64(call.retry_after_us, RETRY_AFTER_MAX_US);
+	/* A refusal is an answer. */
+	if (call.status != 0)
+		pull_note_life(worker->pull);
 	*err = call.err;
 	return -(int)call.err.code;
 }
 
-static void pause_before_retry(struct worker *worker, int64_t wait_us)
+static void pause_for(struct worker *worker, int64_t wait_us)
 {
 	const struct timespec step = { .tv_nsec = (long)(RETRY_STEP_US * 1000) };
 
@@ -113,8 +119,20 @@ static void pause_before_retry(struct worker *worker, int64_t wait_us)
 		(void)nanosleep(&step, NULL);
 }
 
+static void pause_before_retry(struct worker *worker, unsigned try_count)
+{
+	/* Who asks us to wait is not silent. */
+	if (worker->retry_after_us > 0) {
+		pull_await_end(worker->pull);
+		pause_for(worker, worker->retry_after_us);
+		pull_await(worker->pull);
+	}
+	/* Full jitter on top of what was asked for: threads that were sent away together do not come back together. */
+	pause_for(worker, RETRY_US + curve_backoff_us(try_count, RETRY_US, RETRY_MOST_US, &worker->rng));
+}
+
 /* All bytes, however many calls it takes. */
-static int fetch_bytes(struct worker *worker, struct err *err)
+static int fetch_tries(struct worker *worker, struct err *err)
 {
 	unsigned try_count = 0;
 
@@ -133,11 +151,17 @@ static int fetch_bytes(struct worker *worker, struct err *err)
 		if (worker->is_local_fault || pull_is_over(worker->pull) || try_count >= TRIES_MAX ||
 		    err_retry((enum err_code) - result) == ERR_RETRY_NO)
 			return result;
-		atomic_fetch_add(&worker->pull->retries, 1);
-		/* Full jitter on top of what was asked for: threads that were sent away together do not come back together. */
-		pause_before_retry(worker, RETRY_US + worker->retry_after_us +
-						   curve_backoff_us(try_count, RETRY_US, RETRY_MOST_US, &worker->rng));
+		pull_note_retry(worker->pull, err);
+		pause_before_retry(worker, try_count);
 	}
+}
+
+static int fetch_bytes(struct worker *worker, struct err *err)
+{
+	pull_await(worker->pull);
+	int result = fetch_tries(worker, err);
+	pull_await_end(worker->pull);
+	return result;
 }
 
 static int check_digest(struct worker *worker, struct err *err)

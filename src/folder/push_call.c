@@ -233,6 +233,48 @@ static void push_ask_done(struct fetch *fetch, struct fetch_call *call)
 	*(bool *)call->owner = true;
 }
 
+static void push_ask_say(struct push *push, const struct push_ask *ask, bool is_thinking, bool is_notice)
+{
+	snprintf(push->waiting_text, sizeof(push->waiting_text), "%s: %s", ask->what,
+		 is_thinking ? "the scheduler is there and works on it" : "no answer yet");
+	push->progress.waiting_for = push->waiting_text;
+	if (is_notice && push->options->notice != NULL)
+		push->options->notice(push->options->owner, push->waiting_text);
+}
+
+static int push_ask_wait(struct push *push, const struct push_ask *ask, struct fetch_call *call, const bool *is_done,
+			 struct err *err)
+{
+	int64_t start_us = clock_mono_us();
+	bool is_told = false;
+	struct push_alive alive;
+	int r = 0;
+	push_alive_begin(&alive, start_us);
+	while (!*is_done && r == 0) {
+		fetch_step(push->fetch, PUSH_TICK_US);
+		if (*is_done)
+			break;
+		int64_t now_us = clock_mono_us(), silent_us = now_us - start_us;
+		if (ask->stall_us > 0)
+			silent_us = push_alive_step(&alive, push, call->bytes_sent, now_us);
+		if (now_us - start_us > PUSH_SILENCE_US) {
+			bool is_silent = silent_us > PUSH_SILENCE_US;
+			push_ask_say(push, ask, alive.is_thinking && !is_silent, is_silent && !is_told);
+			is_told |= is_silent;
+		}
+		push_tick(push, push->progress.phase, false);
+		if (push_is_interrupted(push))
+			r = err_set(err, ERR_WAITING, "interrupted while %s", ask->what);
+		else if (ask->stall_us > 0 && silent_us > push->give_up_us)
+			r = err_set(
+				err, ERR_TIMEOUT,
+				"nothing came from the scheduler for %lld s, nor does it answer whether it is there",
+				(long long)(silent_us / SEC_US));
+	}
+	push_alive_end(&alive, push);
+	return r;
+}
+
 static int push_ask_once(struct push *push, const struct push_ask *ask, struct fetch_call *call, struct err *err)
 {
 	bool is_done = false;
@@ -255,17 +297,10 @@ static int push_ask_once(struct push *push, const struct push_ask *ask, struct f
 	call->done = push_ask_done;
 	call->owner = &is_done;
 	fetch_start(push->fetch, call);
-	while (!is_done) {
-		fetch_step(push->fetch, PUSH_TICK_US);
-		if (push->progress.waiting_for == NULL && clock_mono_us() - start_us > PUSH_SILENCE_US) {
-			snprintf(push->waiting_text, sizeof(push->waiting_text), "%s: no answer yet", ask->what);
-			push->progress.waiting_for = push->waiting_text;
-		}
-		push_tick(push, push->progress.phase, false);
-		if (!is_done && push_is_interrupted(push)) {
-			fetch_cancel(push->fetch, call);
-			return err_set(err, ERR_WAITING, "interrupted while %s", ask->what);
-		}
+	int r = push_ask_wait(push, ask, call, &is_done, err);
+	if (r < 0) {
+		fetch_cancel(push->fetch, call);
+		return r;
 	}
 	if (call->err.code != ERR_NONE) {
 		*err = call->err;
@@ -319,7 +354,8 @@ int push_ask_body(struct push *push, const struct push_ask *ask, struct buf *ret
 					 "is the scheduler at %s running? the same push again continues where this "
 					 "stopped",
 					 push->options->url);
-			return err_wrap(err, "%s (tried %u times)", ask->what, try_count);
+			return try_count > 1 ? err_wrap(err, "%s (tried %u times)", ask->what, try_count)
+					     : err_wrap(err, "%s", ask->what);
 		}
 		snprintf(push->waiting_text, sizeof(push->waiting_text), "%s: %s", ask->what, err->text);
 		push->progress.waiting_for = push->waiting_text;

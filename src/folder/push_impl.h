@@ -269,6 +269,21 @@ int push_revise(struct push *push, struct err *err);
 /* The end: what was noted and not revised is named, everything is freed. */
 void push_revise_end(struct push *push);
 
+/* push_alive.c: beside a call that may take long for good reasons */
+struct push_alive {
+	struct fetch_call call;
+	char url[PUSH_CALL_URL_SIZE];
+	int64_t heard_us; /* when bytes last went to the scheduler, or it last answered */
+	int64_t due_us;
+	int64_t bytes_sent;
+	bool is_running, is_done;
+	bool is_thinking; /* it has answered that it is there */
+};
+void push_alive_begin(struct push_alive *alive, int64_t now_us);
+/* bytes_sent: of the call's body. Returns for how long nothing has come. */
+int64_t push_alive_step(struct push_alive *alive, struct push *push, int64_t bytes_sent, int64_t now_us);
+void push_alive_end(struct push_alive *alive, struct push *push);
+
 /* push_call.c: control calls, retried while the scheduler is away. */
 struct push_ask {
 	const char *method, *what; /* what: for people: "asking for the plan" */
@@ -277,7 +292,7 @@ struct push_ask {
 	int body_fd; /* -1: none */
 	int64_t body_offset, body_size;
 	const char *header; /* one more, or NULL */
-	int64_t stall_us;
+	int64_t stall_us;   /* so long it may think, while it answers that it is there; 0: it has no reason to */
 };
 /* The answer's JSON object (caller decrefs), server time taken. Retries what may be retried until give_up_us. */
 int push_ask(struct push *push, const struct push_ask *ask, json_t **ret_root, struct err *err);

@@ -17,12 +17,40 @@
 #define READ_BYTES     (256 * KIB)
 #define NOTE_LINE_MAX  128 /* "# seq digest" */
 #define URL_SIZE       1024
+#define GIVE_UP_US     (60 * SEC_US)
+#define STEP_US        (100 * MSEC_US)
 #define HEADER_SIZE    300
 #define MANIFEST_BYTES ((uint64_t)64 * GIB) /* of the text: 10 million entries of the longest lines fit */
 
 bool stored_is_interrupted(const struct stored_place *place)
 {
 	return place->is_interrupted != NULL && atomic_load(place->is_interrupted);
+}
+
+/* --- patience --- */
+
+int64_t stored_give_up_us(const struct stored_place *place)
+{
+	return place->give_up_us > 0 ? place->give_up_us : GIVE_UP_US;
+}
+
+void stored_waiting_text(const struct stored_place *place, int64_t silent_us, const struct err *last,
+			 char target[STORED_TEXT_SIZE])
+{
+	bool is_any = last->code != ERR_NONE;
+
+	snprintf(target, STORED_TEXT_SIZE, "nothing has come from the scheduler at %.100s for %lld s%s%.200s",
+		 place->url, (long long)(silent_us / SEC_US), is_any ? "; last: " : "", is_any ? last->text : "");
+}
+
+int stored_given_up(const struct stored_place *place, int64_t silent_us, const struct err *last, struct err *err)
+{
+	char text[STORED_TEXT_SIZE];
+
+	stored_waiting_text(place, silent_us, last, text);
+	err_set(err, ERR_TIMEOUT, "%s", text);
+	err_hint(err, "is the scheduler well? what was asked for can be asked for again at any time");
+	return -(int)ERR_TIMEOUT;
 }
 
 /* --- reading --- the manifest's own lines go to its parser; a file waits for the line with its digest, which follows at once --- */
@@ -172,18 +200,69 @@ int stored_each(const struct stored *stored, stored_entry_fn *on_entry, void *ow
 
 /* --- fetching --- */
 
+struct call_watch {
+	int64_t life_us; /* when something last came */
+	bool is_over;
+};
+
 struct manifest_get {
+	struct call_watch watch; /* the first: a call's owner */
 	const struct stored_place *place;
 	struct reader *reader;
 	int fd;
 	uint64_t size_bytes;
 };
 
+static void call_done(struct fetch *fetch, struct fetch_call *call)
+{
+	struct call_watch *watch = call->owner;
+
+	(void)fetch;
+	watch->is_over = true;
+}
+
+/* Runs the call to its end, to the user's word, or to that of patience. */
+static int wait_for(struct fetch *fetch, const struct stored_place *place, struct fetch_call *call, struct err *err)
+{
+	struct call_watch *watch = call->owner;
+	const int64_t give_up_us = stored_give_up_us(place);
+	const struct err none = ERR_INIT;
+	char text[STORED_TEXT_SIZE];
+	int result = 0;
+
+	watch->life_us = clock_mono_us();
+	/* It is given up here, and not by chance a moment earlier. */
+	call->stall_timeout_us = give_up_us + SEC_US;
+	call->done = call_done;
+	fetch_start(fetch, call);
+	while (!watch->is_over && result == 0) {
+		fetch_step(fetch, STEP_US);
+		int64_t silent_us = clock_mono_us() - watch->life_us;
+		if (watch->is_over)
+			break;
+		if (stored_is_interrupted(place))
+			result = err_set(err, ERR_WAITING, "interrupted");
+		else if (silent_us >= give_up_us)
+			result = stored_given_up(place, silent_us, &none, err);
+		if (result != 0 || silent_us < STORED_SILENCE_US || !place->waiting)
+			continue;
+		stored_waiting_text(place, silent_us, &none, text);
+		place->waiting(place->owner, text);
+	}
+	if (result < 0) {
+		fetch_cancel(fetch, call);
+		return result;
+	}
+	*err = call->err;
+	return -(int)call->err.code;
+}
+
 static bool take_manifest(struct fetch_call *call, struct str piece)
 {
 	struct manifest_get *get = call->owner;
 	int result = 0;
 
+	get->watch.life_us = clock_mono_us();
 	get->size_bytes += piece.size;
 	if (stored_is_interrupted(get->place))
 		result = err_set(&call->err, ERR_WAITING, "interrupted");
@@ -201,16 +280,16 @@ static int ask(struct fetch *fetch, const struct stored_place *place, const char
 {
 	char url[URL_SIZE], header[HEADER_SIZE];
 	struct fetch_call call = FETCH_CALL_INIT;
+	struct call_watch watch = { .is_over = false };
 
 	snprintf(url, sizeof(url), "%s/api/v1/transfers/%s%s", place->url, place->transfer_id, what);
 	snprintf(header, sizeof(header), "X-Api-Key: %s", place->api_key);
 	call.url = url;
 	call.headers[0] = header;
 	call.answer.limit = ANSWER_MAX;
-	call.is_interrupted = place->is_interrupted;
-	call.owner = get;
+	call.owner = get ? &get->watch : &watch;
 	call.sink = get ? take_manifest : NULL;
-	int result = fetch_do(fetch, &call, err);
+	int result = wait_for(fetch, place, &call, err);
 	if (result == 0 && ret_answer) {
 		*ret_answer = call.answer;
 		call.answer = BUF_INIT(0);

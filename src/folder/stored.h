@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/rng.h"
@@ -15,7 +16,18 @@ struct stored_place {
 	const char *url, *api_key; /* http://host:port of the scheduler */
 	const char *transfer_id;
 	const atomic_bool *is_interrupted; /* NULL, or looked at on the way: then the work ends with ERR_WAITING */
+	int64_t give_up_us; /* without anything from the scheduler for so long it is ERR_TIMEOUT; 0: 60 s */
+	/* While nothing comes, about 10 times a second from STORED_SILENCE_US on; in words what is waited for. NULL allowed. */
+	void (*waiting)(void *owner, const char *text);
+	void *owner;
 };
+#define STORED_SILENCE_US (3 * SEC_US)
+int64_t stored_give_up_us(const struct stored_place *place);
+#define STORED_TEXT_SIZE 400
+/* The words for it, and the end of it. last: what an earlier attempt came to, ERR_NONE when there was none. */
+void stored_waiting_text(const struct stored_place *place, int64_t silent_us, const struct err *last,
+			 char target[STORED_TEXT_SIZE]);
+int stored_given_up(const struct stored_place *place, int64_t silent_us, const struct err *last, struct err *err);
 
 struct stored {
 	int manifest_fd; /* -1: closed */

@@ -192,6 +192,7 @@ int heng_pull(struct heng_op *op, const char *transfer_id, const char *target, s
 						.parallel = set.parallel,
 						.progress = on_progress,
 						.owner = op };
+		options.place.give_up_us = set.give_up_us;
 		result = pull_folder(&options, &pulled, &run.err);
 		facts_say(&op->facts, HENG_TRANSFER_ID, transfer_id);
 		facts_set(&op->facts, HENG_ENTRIES, pulled.entries);
@@ -221,9 +222,12 @@ int heng_verify(struct heng_op *op, const char *folder, const char *transfer_id,
 	if (result == 0)
 		result = check_id(transfer_id, &run.err);
 	if (result == 0) {
+		struct push_options set = { .parallel = 0 };
+		take_options(op, &set);
 		struct verify_options options = {
 			.place = place_of(op, transfer_id), .folder = folder, .difference = on_difference, .owner = op
 		};
+		options.place.give_up_us = set.give_up_us;
 		result = verify_folder(&options, &compared, &run.err);
 		facts_say(&op->facts, HENG_TRANSFER_ID, transfer_id);
 		facts_set(&op->facts, HENG_ENTRIES, compared.entries);
