@@ -203,6 +203,7 @@ static int up_make_folder(struct up *up, struct err *err)
 	up->lock_fd = fs_lock(path, err);
 	if (up->lock_fd < 0)
 		return err_wrap(err, "taking the lock of '%s'", up->dir);
+	fs_clean_replaced(up->dir, 0);
 	static const char *const folders[] = { "scheduler", "staging", "final" };
 	for (size_t i = 0; r == 0 && i < COUNT_OF(folders); i++)
 		r = up_make_dir(up, folders[i], err);

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "base/mem.h"
 #include "sys/fs.h"
 
+#define STALE_US           (3600 * SEC_US) /* of a note that was being written when its process ended */
 #define RESUME_LIMIT_COUNT 1000000
 
 /* --- the queue --- */
@@ -146,6 +148,7 @@ static int open_folder(const char *path, const char *what, struct err *err)
 static int open_folders(struct merge *merge, struct err *err)
 {
 	struct stat staging, final;
+	char system_path[PATH_MAX];
 
 	merge->staging_fd = open_folder(merge->staging_dir, "staging", err);
 	if (merge->staging_fd < 0)
@@ -174,6 +177,9 @@ static int open_folders(struct merge *merge, struct err *err)
 	merge->system_fd = fs_open_beneath(merge->final_fd, MERGE_SYSTEM_FOLDER, O_RDONLY | O_DIRECTORY, 0, err);
 	if (merge->system_fd < 0)
 		return merge->system_fd;
+	if (snprintf(system_path, sizeof(system_path), "%s/" MERGE_SYSTEM_FOLDER, merge->final_dir) <
+	    (int)sizeof(system_path))
+		fs_clean_replaced(system_path, STALE_US);
 	return fs_sync_dir(merge->final_fd, "the final folder", err);
 }
 

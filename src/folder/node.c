@@ -370,6 +370,7 @@ static int open_folders(struct node *node, const struct node_conf *conf, struct 
 		if (node->data_lock_fd < 0)
 			return node->data_lock_fd;
 	}
+	fs_clean_replaced(conf->state_dir, 0);
 	fs_clean_probes(conf->state_dir);
 	fs_clean_probes(data_dir);
 	r = node_open_identity(node, conf, err);

@@ -9,6 +9,7 @@
 
 #define TEXT_HEAD       "heng-network 1"
 #define TEXT_MAX        2048
+#define STALE_US        (3600 * SEC_US) /* of a file that a push was writing when it was killed */
 #define SAMPLES_LEAST   16
 #define SAMPLE_LEAST_US (1 * SEC_US)
 /* A chunk is cut so that it takes so long, or so many round trips: shorter ones spend their time on the way, longer ones are lost whole. */
@@ -164,6 +165,8 @@ void push_learnt_write(const char *dir, const char *url, const struct push_learn
 	    is_near(old->rate_bytes, now->rate_bytes))
 		return;
 	size_t size = push_learnt_print(now, url, text, sizeof(text));
-	if (size > 0 && file_path(dir, url, path) && fs_make_dirs(dir, &err) == 0)
-		(void)fs_replace_file(path, (struct str){ text, size }, 0600, &err);
+	if (size == 0 || !file_path(dir, url, path) || fs_make_dirs(dir, &err) < 0)
+		return;
+	fs_clean_replaced(dir, STALE_US);
+	(void)fs_replace_file(path, (struct str){ text, size }, 0600, &err);
 }

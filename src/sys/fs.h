@@ -35,6 +35,9 @@ int fs_read_file(const char *path, size_t limit_bytes, struct buf *ret_text, str
 int fs_digest(int fd, enum digest_kind kind, char target[DIGEST_HEX_SIZE], struct err *err);
 /* Durably replaces path: temp file beside it, write, fdatasync, rename, fsync of the folder. */
 int fs_replace_file(const char *path, struct str data, mode_t mode, struct err *err);
+/* Removes such temp files from the folder, left there by processes that were killed, when nobody has written them for so long. 0: all, for a folder
+ * where nobody else replaces files just now. */
+void fs_clean_replaced(const char *path, int64_t age_us);
 
 /* A file without a name, in $TMPDIR, /tmp or $XDG_RUNTIME_DIR: it vanishes with the process, whatever happens to it. Returns fd. */
 int fs_temp_file(struct err *err);

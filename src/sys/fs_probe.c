@@ -1,5 +1,4 @@
 /* The check of a folder: is what we do to files there done? */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -67,18 +66,4 @@ int fs_check_dir(const char *path, struct err *err)
 	if (unlinkat(dir_fd, last_name, 0) < 0 && (errno != ENOENT || unlinkat(dir_fd, name, 0) < 0) && result == 0)
 		result = probe_fail(path, "delete a file in it", errno, err);
 	return result;
-}
-
-void fs_clean_probes(const char *path)
-{
-	DIR *dir = opendir(path);
-	const struct dirent *entry;
-
-	if (!dir)
-		return;
-	while ((entry = readdir(dir)) != NULL) {
-		if (strncmp(entry->d_name, FS_PROBE_PREFIX, strlen(FS_PROBE_PREFIX)) == 0)
-			(void)unlinkat(dirfd(dir), entry->d_name, 0);
-	}
-	closedir(dir);
 }

@@ -483,6 +483,36 @@ static void test_lock(void **state)
 	assert_int_equal(fs_lock(scratch, &err), -ERR_SYSTEM);
 }
 
+/* What killed processes left half made goes, nothing else. */
+static void test_clean_replaced(void **state)
+{
+	static const char *const left[] = { ".f.0123456789abcdef", ".a.b.fedcba9876543210" };
+	static const char *const kept[] = { "f",
+					    "f.0123456789abcdef",
+					    ".0123456789abcdef",
+					    ".f.0123456789abcdeg",
+					    ".f.0123456789abcde",
+					    ".f.0123456789abcdef0" };
+	const struct timespec old[2] = { { .tv_nsec = UTIME_NOW }, { .tv_sec = 1000 } };
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(kept); i++)
+		put(kept[i], "x");
+	for (size_t i = 0; i < COUNT_OF(left); i++)
+		put(left[i], "x");
+	assert_int_equal(mkdir(at(".d.0123456789abcdef"), 0755), 0);
+	fs_clean_replaced(at("absent"), 0);
+	fs_clean_replaced(scratch, 3600 * SEC_US);
+	assert_int_equal(entry_count(), COUNT_OF(kept) + COUNT_OF(left) + 1);
+	assert_int_equal(utimensat(AT_FDCWD, at(left[0]), old, 0), 0);
+	fs_clean_replaced(scratch, 3600 * SEC_US);
+	assert_int_equal(access(at(left[0]), F_OK), -1);
+	assert_int_equal(access(at(left[1]), F_OK), 0);
+	fs_clean_replaced(scratch, 0);
+	assert_int_equal(access(at(left[1]), F_OK), -1);
+	assert_int_equal(entry_count(), COUNT_OF(kept) + 1);
+}
+
 static void test_check_dir(void **state)
 {
 	struct err err = ERR_INIT;
@@ -557,6 +587,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_space, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_clone, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lock, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_clean_replaced, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_check_dir, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_read_only_and_full, setup, teardown),
 	};
