@@ -54,10 +54,9 @@ int sqlite_fail(struct sqlite_conn *conn, struct err *err, const char *doing)
 }
 
 /* FULL: a commit that was answered survives a power cut. secure_delete: Debian's default rewrites every freed page. */
-static const char writer_pragmas[] =
-	"PRAGMA synchronous=FULL; PRAGMA secure_delete=fast; PRAGMA foreign_keys=OFF;"
-	"PRAGMA temp_store=MEMORY; PRAGMA cache_size=-65536; PRAGMA wal_autocheckpoint=4000;"
-	"PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF";
+static const char writer_pragmas[] = "PRAGMA synchronous=FULL; PRAGMA secure_delete=fast; PRAGMA foreign_keys=OFF;"
+				     "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-65536;"
+				     "PRAGMA journal_size_limit=67108864; PRAGMA trusted_schema=OFF";
 static const char reader_pragmas[] =
 	"PRAGMA query_only=ON; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-8192; PRAGMA trusted_schema=OFF";
 
@@ -101,6 +100,7 @@ static void engine_close(struct sql_conn *base)
 {
 	struct sqlite_conn *conn = sqlite_conn_of(base);
 
+	sqlite_checkpoint_stop(conn);
 	for (size_t i = 0; i < SQL_COUNT; i++)
 		sqlite3_finalize(conn->stmts[i].handle);
 	MUST(sqlite3_close(conn->db) == SQLITE_OK); /* fails only while a statement is left */
@@ -126,7 +126,7 @@ static int engine_open(const char *where, bool is_writer, struct sql_conn **ret_
 			(void)err_set(err, ERR_STORE, "opening it: no memory");
 		else
 			(void)sqlite_fail(conn, err, "opening it");
-	} else if (conn_set_up(conn, is_writer, err) == 0) {
+	} else if (conn_set_up(conn, is_writer, err) == 0 && (!is_writer || sqlite_checkpoint_start(conn, err) == 0)) {
 		*ret_conn = &conn->base;
 		return 0;
 	}
