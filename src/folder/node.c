@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,19 +7,15 @@
 
 #include "folder/node_inside.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "sys/fs.h"
 
-#define CONNECTION_LIMIT  1024
-#define JOB_LIMIT         (4 * CONNECTION_LIMIT)
-#define NONCE_LIMIT       (1024 * 1024)
-#define BODY_LIMIT_BYTES  ((uint64_t)1 * GIB)
-#define ANSWER_MAX        (16 * KIB)
-#define CHECK_INTERVAL_US (3 * SEC_US)
-#define CHECK_PATIENCE_US (5 * SEC_US)
-#define STOP_GRACE_US     (2 * SEC_US) /* heng up gives 3 s for everything */
+#define CONNECTION_LIMIT 1024
+#define JOB_LIMIT        (4 * CONNECTION_LIMIT)
+#define NONCE_LIMIT      (1024 * 1024)
+#define BODY_LIMIT_BYTES ((uint64_t)1 * GIB)
+#define STOP_GRACE_US    (2 * SEC_US) /* heng up gives 3 s for everything */
 
 #define FIELD(member) offsetof(struct node_conf, member)
 const struct conf_row node_conf_rows[] = {
@@ -62,7 +57,7 @@ const struct conf_row node_conf_rows[] = {
 
 /* --- who may call --- */
 
-static bool is_internal(const struct node *node, const struct http_call *call)
+bool node_is_internal(const struct node *node, const struct http_call *call)
 {
 	return keyring_is_internal(&node->keyring, http_header(call, "X-Internal-Key"));
 }
@@ -71,7 +66,7 @@ bool node_refuse_stranger(const struct node *node, struct http_call *call)
 {
 	struct err err;
 
-	if (is_internal(node, call))
+	if (node_is_internal(node, call))
 		return false;
 	err_set(&err, ERR_UNAUTHENTICATED,
 		"this is for the scheduler: X-Internal-Key is missing or not of this cluster");
@@ -80,251 +75,14 @@ bool node_refuse_stranger(const struct node *node, struct http_call *call)
 	return true;
 }
 
-/* --- health --- */
-
-/* Runs the self-check when the last one is old; one caller does, the others take the last result meanwhile. */
-static void check_if_old(struct node *node)
-{
-	struct err err = ERR_INIT;
-	bool is_mine;
-	int r;
-
-	pthread_mutex_lock(&node->health_lock);
-	is_mine = !node->is_checking && clock_mono_us() - node->checked_us >= CHECK_INTERVAL_US;
-	if (is_mine) {
-		node->is_checking = true;
-		node->check_started_us = clock_mono_us();
-	}
-	pthread_mutex_unlock(&node->health_lock);
-	if (!is_mine)
-		return;
-	r = disk_check(node->disk, &err);
-	pthread_mutex_lock(&node->health_lock);
-	node->is_checking = false;
-	node->checked_us = clock_mono_us();
-	/* A full disk shows as low; -ERR_BUSY says nothing of the disk. */
-	if (r == -ERR_DISK)
-		str_display(str_from(err.text), node->diagnosis, sizeof(node->diagnosis));
-	else if (r != -ERR_BUSY)
-		node->diagnosis[0] = '\0';
-	pthread_mutex_unlock(&node->health_lock);
-}
-
-static void get_diagnosis(struct node *node, char *target, size_t target_size)
-{
-	pthread_mutex_lock(&node->health_lock);
-	(void)snprintf(target, target_size, "%s", node->diagnosis);
-	if (node->is_checking && clock_mono_us() - node->check_started_us >= CHECK_PATIENCE_US)
-		(void)snprintf(target, target_size, "the disk's self-check has not come back for %lld s",
-			       (long long)((clock_mono_us() - node->check_started_us) / SEC_US));
-	pthread_mutex_unlock(&node->health_lock);
-	/* A write that failed since the check: nothing is taken until the next one passes, and nothing should be sent here. */
-	if (target[0] == '\0')
-		disk_failure(node->disk, target, target_size);
-}
-
-static int health_run(struct http_task *task)
-{
-	struct node *node = task->app;
-	struct fs_space space = { 0 };
-	struct disk_counts counts;
-	uint64_t reserved_bytes = 0;
-	bool is_low = false;
-	char diagnosis[sizeof(node->diagnosis)];
-	char fs[FS_NAME_SIZE] = "";
-	struct err err = ERR_INIT;
-	struct json json;
-
-	check_if_old(node);
-	get_diagnosis(node, diagnosis, sizeof(diagnosis));
-	if (disk_space(node->disk, &space, &reserved_bytes, &is_low, &err) == 0)
-		fs_name(&space, fs);
-	else if (diagnosis[0] == '\0')
-		str_display(str_from(err.text), diagnosis, sizeof(diagnosis));
-	disk_counts(node->disk, &counts);
-	const bool is_failed = diagnosis[0] != '\0';
-	/* Paths are nobody's business but the cluster's. */
-	if (is_failed && !is_internal(node, task->call))
-		(void)snprintf(diagnosis, sizeof(diagnosis), "the disk failed its self-check");
-	json_init(&json, &task->answer);
-	json_open(&json, NULL);
-	json_c(&json, "status", is_failed ? "failed" : is_low ? "disk_low" : "ok");
-	json_c(&json, "node_id", node->id);
-	json_c(&json, "incarnation", node->incarnation);
-	json_c(&json, "start_id", node->start_id);
-	json_u64(&json, "free_bytes", space.free_bytes + reserved_bytes);
-	json_u64(&json, "total_bytes", space.total_bytes);
-	json_u64(&json, "inodes_free", space.inodes_free);
-	json_u64(&json, "inodes_total", space.inodes_total);
-	json_u64(&json, "reserved_bytes", reserved_bytes);
-	json_c(&json, "fs", fs);
-	json_bool(&json, "is_low", is_low);
-	json_bool(&json, "is_drained", atomic_load(&node->is_drained));
-	json_c(&json, "diagnosis", diagnosis);
-	json_u64(&json, "chunks_written", counts.chunks_written);
-	json_u64(&json, "write_failures", counts.write_failures);
-	json_u64(&json, "receipts_kept", courier_kept_count(node->courier));
-	json_i64(&json, "server_time_us", node_clock_wall_us(&node->clock));
-	json_close(&json);
-	return 0;
-}
-
-static void health_begin(struct http_call *call, void *app)
-{
-	struct node *node = app;
-
-	if (is_internal(node, call)) {
-		const struct str order = http_header(call, "X-Node-Order");
-
-		courier_note_probe(node->courier);
-		/* Other members of the cluster ask too, and give no order. */
-		if (order.size > 0)
-			atomic_store(&node->is_drained, str_eq_c(order, "drain"));
-	}
-	http_run_task(call, node->work, 0, ANSWER_MAX, health_run);
-}
-
-/* --- chunks for the merge, and their removal --- */
-
-struct chunk_read {
-	struct node *node;
-	struct http_call *call;
-	struct job job;
-	char transfer_id[ULID_SIZE];
-	uint64_t file_id, chunk_index, size_bytes;
-	int fd; /* or the negative code */
-	struct err err;
-};
-
-static void read_run(struct job *job)
-{
-	struct chunk_read *read = job->owner;
-
-	read->fd = disk_read(read->node->disk, read->transfer_id, read->file_id, read->chunk_index, &read->size_bytes,
-			     &read->err);
-}
-
-static void read_done(struct job *job, struct loop *home UNUSED)
-{
-	struct chunk_read *read = job->owner;
-
-	if (read->fd < 0)
-		http_reply_err(read->call, &read->err);
-	else
-		http_reply_file(read->call, 200, "application/octet-stream", read->fd, 0, read->size_bytes);
-	free(read);
-}
-
-static void read_begin(struct http_call *call, void *app)
-{
-	struct node *node = app;
-	struct chunk_read *read;
-	struct err err = ERR_INIT;
-
-	if (node_refuse_stranger(node, call))
-		return;
-	read = must_zalloc(1, sizeof(*read));
-	*read = (struct chunk_read){ .node = node, .call = call, .fd = -1 };
-	read->job = (struct job){ .run = read_run, .done = read_done, .owner = read };
-	if (node_chunk_ids(call, read->transfer_id, &read->file_id, &read->chunk_index, &err) < 0)
-		http_reply_err(call, &err);
-	else if (work_submit(node->work, &read->job, http_loop(call)))
-		return;
-	else {
-		err_set(&err, ERR_BUSY, "the node has too much waiting for its disk");
-		http_reply_err(call, &err);
-	}
-	free(read);
-}
-
-/* Where the chunk lies, for a scheduler on this machine that can read it there and spare both a copy through the network. Device and inode
- * let the reader prove that it opened this very file. */
-static int place_run(struct http_task *task)
-{
-	struct node *node = task->app;
-	char transfer_id[ULID_SIZE], self[40], path[4096];
-	uint64_t file_id, chunk_index, size_bytes;
-	struct stat facts;
-	struct json json;
-
-	if (node_chunk_ids(task->call, transfer_id, &file_id, &chunk_index, &task->err) < 0)
-		return -ERR_BAD_REQUEST;
-	AUTO(fs_close) int fd = disk_read(node->disk, transfer_id, file_id, chunk_index, &size_bytes, &task->err);
-	if (fd < 0)
-		return fd;
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-	const ssize_t size = readlink(self, path, sizeof(path));
-	if (size <= 0 || (size_t)size >= sizeof(path) || fstat(fd, &facts) < 0)
-		return err_sys(&task->err, ERR_SYSTEM, errno, "cannot tell where the chunk lies");
-	json_init(&json, &task->answer);
-	json_open(&json, NULL);
-	json_str(&json, "path", (struct str){ path, (size_t)size });
-	json_u64(&json, "device", facts.st_dev);
-	json_u64(&json, "inode", facts.st_ino);
-	json_u64(&json, "size", size_bytes);
-	json_close(&json);
-	return 0;
-}
-
-static void place_begin(struct http_call *call, void *app)
-{
-	struct node *node = app;
-
-	if (!node_refuse_stranger(node, call))
-		http_run_task(call, node->work, 0, 16 * KIB, place_run);
-}
-
-static int remove_chunk_run(struct http_task *task)
-{
-	struct node *node = task->app;
-	char transfer_id[ULID_SIZE];
-	uint64_t file_id, chunk_index;
-	int r = node_chunk_ids(task->call, transfer_id, &file_id, &chunk_index, &task->err);
-
-	if (r == 0)
-		r = disk_remove_chunk(node->disk, transfer_id, file_id, chunk_index, &task->err);
-	if (r == 0)
-		buf_append(&task->answer, STR("{}"));
-	return r;
-}
-
-static void remove_chunk_begin(struct http_call *call, void *app)
-{
-	struct node *node = app;
-
-	if (!node_refuse_stranger(node, call))
-		http_run_task(call, node->work, 0, ANSWER_MAX, remove_chunk_run);
-}
-
-static int remove_run(struct http_task *task)
-{
-	struct node *node = task->app;
-	char transfer_id[ULID_SIZE];
-
-	if (!str_copy(http_param(task->call, "transfer"), transfer_id, sizeof(transfer_id)))
-		return err_set(&task->err, ERR_BAD_REQUEST, "the transfer id is not a ULID");
-	const int r = disk_remove_transfer(node->disk, transfer_id, &task->err);
-	if (r == 0)
-		buf_append(&task->answer, STR("{}"));
-	return r;
-}
-
-static void remove_begin(struct http_call *call, void *app)
-{
-	struct node *node = app;
-
-	if (!node_refuse_stranger(node, call))
-		http_run_task(call, node->work, 0, ANSWER_MAX, remove_run);
-}
-
 static const struct http_route routes[] = {
 	{ "PUT", "/api/v1/upload/chunk/:transfer/:file/:chunk", node_put_begin },
-	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk", read_begin },
-	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk/place", place_begin },
-	{ "DELETE", "/internal/v1/chunk/:transfer/:file/:chunk", remove_chunk_begin },
+	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk", node_read_begin },
+	{ "GET", "/internal/v1/chunk/:transfer/:file/:chunk/place", node_place_begin },
+	{ "DELETE", "/internal/v1/chunk/:transfer/:file/:chunk", node_remove_chunk_begin },
 	{ "GET", "/internal/v1/transfer/:transfer/chunks", node_list_begin },
-	{ "DELETE", "/internal/v1/transfer/:transfer", remove_begin },
-	{ "GET", "/health", health_begin },
+	{ "DELETE", "/internal/v1/transfer/:transfer", node_remove_begin },
+	{ "GET", "/health", node_health_begin },
 	{ NULL, NULL, NULL },
 };
 

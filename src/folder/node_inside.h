@@ -1,4 +1,4 @@
-/* What node.c (the node's life and its small calls), node_identity.c (who it is), node_put.c (taking chunks) and node_kept.c
+/* What node.c (the node's life), node_identity.c (who it is), node_health.c (how it is), node_chunk.c (giving and removing chunks), node_put.c (taking chunks) and node_kept.c
  * (chunks whose receipts were kept while the scheduler was away) share. */
 #ifndef HENG_FOLDER_NODE_INSIDE_H
 #define HENG_FOLDER_NODE_INSIDE_H
@@ -55,6 +55,15 @@ void node_kept_refused(void *owner, const struct store_receipt *receipt, bool is
 
 /* GET /internal/v1/transfer/:transfer/chunks (node_inventory.c) */
 void node_list_begin(struct http_call *call, void *app);
+/* GET /health (node_health.c) */
+void node_health_begin(struct http_call *call, void *app);
+/* GET /internal/v1/chunk/:transfer/:file/:chunk, the same with /place, and DELETE; DELETE /internal/v1/transfer/:transfer (node_chunk.c) */
+void node_read_begin(struct http_call *call, void *app);
+void node_place_begin(struct http_call *call, void *app);
+void node_remove_chunk_begin(struct http_call *call, void *app);
+void node_remove_begin(struct http_call *call, void *app);
+/* Has the caller a key of the cluster's? */
+bool node_is_internal(const struct node *node, const struct http_call *call);
 /* Answers a caller who has no internal key, and returns true. */
 bool node_refuse_stranger(const struct node *node, struct http_call *call);
 
