@@ -26,6 +26,7 @@ static const struct {
 	{ "up", "DIR/scheduler.log, DIR/n1.log, ...", "what they had to say" },
 	{ "scheduler", "STATE_DIR/heng.db", "the tables: who sent what where and when" },
 	{ "scheduler", "STATE_DIR/decisions.jsonl", "the decision log" },
+	{ "scheduler", "STATE_DIR/audit/", "archived rows of the audit" },
 	{ "scheduler", "STATE_DIR/spool/", "manifests on their way in" },
 	{ "scheduler", "FINAL_DIR/BATCH/", "batches that have arrived; .heng/ beside them is heng's own" },
 	{ "node", "STATE_DIR/node_id", "the node's name in the ring, when none is configured" },

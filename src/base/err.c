@@ -39,6 +39,7 @@ enum err_exit err_exit(enum err_code code)
 		{ ERR_USAGE, ERR_EXIT_USAGE },
 		{ ERR_CONFIG, ERR_EXIT_USAGE },
 		{ ERR_INTEGRITY, ERR_EXIT_INTEGRITY },
+		{ ERR_AUDIT_BROKEN, ERR_EXIT_INTEGRITY },
 		/* What time, a repair or a second try may cure. */
 		{ ERR_NO_MEMORY, ERR_EXIT_INCOMPLETE },
 		{ ERR_SYSTEM, ERR_EXIT_INCOMPLETE },

@@ -64,7 +64,7 @@ static int client_call(const struct client *client, const char *method, const ch
 	int r = fetch_new(&fetch, err);
 	if (r < 0)
 		return r;
-	char url[1024], header[300];
+	char url[sizeof(client->url) + 9 * KIB], header[300];
 	snprintf(url, sizeof(url), "%s%s", client->url, path);
 	snprintf(header, sizeof(header), "X-Api-Key: %s", client->key);
 	struct fetch_call call = FETCH_CALL_INIT;

@@ -115,6 +115,7 @@ static void receipt_fill(const struct page *page, const struct held_chunk *held,
 	memcpy(receipt->node_id, node->id, sizeof(receipt->node_id));
 	memcpy(receipt->node_addr, node->addr, sizeof(receipt->node_addr));
 	memcpy(receipt->digest, held->digest, sizeof(receipt->digest));
+	receipt->digest_kind = page->transfer.digest;
 	receipt->file_id = held->file_id;
 	receipt->chunk_index = held->chunk_index;
 	receipt->size_bytes = held->size_bytes;

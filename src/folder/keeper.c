@@ -1,4 +1,5 @@
 #include "folder/keeper.h"
+#include "folder/audit_mark.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -312,11 +313,15 @@ static void *keeper_main(void *owner)
 	/* While the scheduler was away nobody could make progress: clients get some time to come back. */
 	const int64_t expire_from_us = clock_mono_us() + min_i64(keeper->expiry_us, GRACE_US);
 
+	int64_t marked_us = 0;
+	uint64_t marked_id = 0;
+
 	(void)pthread_setname_np(pthread_self(), "keeper");
 	await_probes(keeper);
 	while (!is_stopping(keeper)) {
 		int64_t now_us = clock_mono_us(), next_us = now_us + keeper->round_us;
 
+		audit_mark(keeper->store, now_us, &marked_us, &marked_id);
 		keep_round(keeper, keeper->expiry_us > 0 && now_us >= expire_from_us, page);
 		for (; now_us < next_us && !is_stopping(keeper); now_us = clock_mono_us())
 			if (!clean_told(keeper))

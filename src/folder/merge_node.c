@@ -177,6 +177,16 @@ void merge_node_saw(struct merge_run *run, const char *node_id, bool is_reached)
 
 /* --- removing chunk files --- */
 
+/* What was removed, or why it was not, for good. */
+static void record_removal(struct merge *merge, const struct store_audit *row)
+{
+	struct err err = ERR_INIT;
+
+	if (merge->store->ops->audit(merge->store, row, &err) < 0)
+		log_err(LOG_WARN, &err, "transfer %s: what node %s removed is not in the audit", row->transfer_id,
+			row->node_id);
+}
+
 static int delete_at(struct merge *merge, struct fetch *fetch, const char *url, struct err *err)
 {
 	struct fetch_call call = FETCH_CALL_INIT;
@@ -208,8 +218,19 @@ void merge_node_drop(struct merge_run *run, struct fetch *fetch, const struct st
 		 chunk->file_id, chunk->chunk_index);
 	/* Busy: somebody writes it this very moment, which is soon over. */
 	for (int i = 0; i < DELETE_TRIES_MAX && !merge_is_over(run); i++) {
-		if (delete_at(merge, fetch, url, &err) == 0 || err.code == ERR_CHUNK_GONE)
+		if (delete_at(merge, fetch, url, &err) == 0 || err.code == ERR_CHUNK_GONE) {
+			const struct store_audit row = { .at_wall_us = clock_wall_us(),
+							 .kind = "removed",
+							 .transfer_id = run->transfer.id,
+							 .node_id = chunk->actual_node,
+							 .outcome = "ok",
+							 .detail = "a chunk that was not what was sent",
+							 .file_id = chunk->file_id,
+							 .chunk_index = chunk->chunk_index };
+
+			record_removal(merge, &row);
 			return;
+		}
 		if (err.code != ERR_BUSY)
 			break;
 		merge_pause(merge, MERGE_WAIT_US);
@@ -232,6 +253,28 @@ static void forget_done(struct fetch *fetch UNUSED, struct fetch_call *call)
 		log_err(LOG_WARN, &call->err,
 			"node %s did not remove the chunk files of a completed transfer; its own sweep will",
 			forget->node_id);
+}
+
+static void record_forget(struct merge *merge, const char *transfer_id, const struct forget *forget)
+{
+	const struct fetch_call *call = &forget->call;
+	const bool is_removed = call->status >= 200 && call->status <= 299;
+	char detail[STORE_REASON_SIZE];
+	const struct store_audit row = { .at_wall_us = clock_wall_us(),
+					 .kind = "removed",
+					 .transfer_id = transfer_id,
+					 .node_id = forget->node_id,
+					 .outcome = is_removed                   ? "ok"
+						    : call->err.code != ERR_NONE ? err_word(call->err.code)
+										 : err_word(ERR_CLOSED),
+					 .detail = detail };
+
+	if (is_removed)
+		snprintf(detail, sizeof(detail), "all chunk files of the transfer, whose merge has ended");
+	else
+		snprintf(detail, sizeof(detail), "chunk files stay until the node's own sweep: %.400s",
+			 call->err.code != ERR_NONE ? call->err.text : "the scheduler was stopped");
+	record_removal(merge, &row);
 }
 
 void merge_nodes_forget(struct merge *merge, const char *transfer_id)
@@ -268,8 +311,10 @@ void merge_nodes_forget(struct merge *merge, const char *transfer_id)
 		fetch_step(fetch, MERGE_WAIT_US);
 	/* Dropped calls must be gone before their memory. */
 	fetch_free(&fetch);
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		record_forget(merge, transfer_id, &forgets[i]);
 		buf_fini(&forgets[i].call.answer);
+	}
 	free(forgets);
 	free(nodes);
 }

@@ -8,10 +8,11 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "folder/audit_mark.h"
 #include "sys/fs.h"
 #include "wire/manifest.h"
 
-#define OWNER_SIZE 128
+#define OWNER_SIZE 256
 #define NAME_SIZE  (STORE_BATCH_MAX + 32)
 #define PATH_SIZE  8192
 
@@ -31,21 +32,27 @@ static int system_path(const struct merge *merge, const char *name, char target[
 
 /* Who is about to put the batch in place, and which tree: the inode number goes with the tree when it is renamed, so the folder that stands there
  * after a crash is known to be that tree and not one that came from elsewhere in between. The version tells a merge that is gone on with from one that
- * ended without being able to take its tree back: the transfer may have been revised since. */
+ * ended without being able to take its tree back: the transfer may have been revised since. The last line is where the audit's chain stood: the folder
+ * may outlive the database, and be a witness of it. */
 static int write_owner(struct merge_run *run, struct err *err)
 {
-	char name[NAME_SIZE], path[PATH_SIZE], text[OWNER_SIZE];
+	char name[NAME_SIZE], path[PATH_SIZE], text[OWNER_SIZE], mark[AUDIT_MARK_SIZE];
+	struct store *store = run->merge->store;
+	struct audit_head head;
 	uint64_t inode = 0;
 
 	int result = stage_inode(&run->stage, &inode, err);
+	if (result == 0)
+		result = store->ops->audit_head(store, &head, err);
 	if (result < 0)
 		return result;
 	system_name(&run->transfer, "owner", name);
 	result = system_path(run->merge, name, path, err);
 	if (result < 0)
 		return result;
-	int size = snprintf(text, sizeof(text), "%s\n%" PRIu64 "\n%" PRId64 "\n", run->transfer.id, inode,
-			    run->transfer.version);
+	audit_mark_text(&head.last, mark);
+	int size = snprintf(text, sizeof(text), "%s\n%" PRIu64 "\n%" PRId64 "\n%s\n", run->transfer.id, inode,
+			    run->transfer.version, mark);
 	result = fs_replace_file(path, (struct str){ text, (size_t)size }, 0644, err);
 	return result < 0 ? err_wrap(err, "while noting whose the folder in the final place will be") : 0;
 }

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "folder/audit_mark.h"
 #include "sys/fs.h"
 
 #define WORK_QUEUE_MAX  4096u
@@ -37,6 +38,8 @@ const struct conf_row sched_conf_rows[] = {
 	TEXT("staging_dir", staging_dir, "", "folder where batches are put together; default: state_dir/staging"),
 	TEXT("final_dir", final_dir, "",
 	     "folder where batches appear, on staging_dir's file system; default: state_dir/final"),
+	TEXT("audit_archive_dir", audit_archive_dir, "",
+	     "folder where archived rows of the audit go; default: state_dir/audit"),
 	TEXT("cluster_key_file", cluster_key_file, NULL, "keys shared by scheduler and nodes, the newest first"),
 	{ .name = "users",
 	  .type = CONF_LIST,
@@ -122,6 +125,10 @@ static const struct http_route routes[] = {
 	{ "POST", "/api/v1/transfers/:id/revise", sched_begin_revise },
 	{ "POST", "/api/v1/transfers/:id/complete", sched_begin_complete },
 	{ "POST", "/api/v1/transfers/:id/cancel", sched_begin_cancel },
+	{ "GET", "/api/v1/transfers/:id/entry", sched_begin_entry },
+	{ "GET", "/api/v1/audit", sched_begin_audit },
+	{ "GET", "/api/v1/audit/head", sched_begin_audit_head },
+	{ "POST", "/api/v1/audit/archive", sched_begin_archive },
 	{ "GET", "/api/v1/nodes", sched_begin_nodes },
 	{ "POST", "/api/v1/nodes/:id", sched_begin_node_order },
 	{ "POST", "/internal/v1/nodes/register", sched_begin_register },
@@ -247,6 +254,8 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 	snprintf(database, sizeof(database), "%s/heng.db", sched->state_dir);
 	result = store_sqlite_open(database, &sched->store, err);
 	if (result == 0)
+		audit_mark_start(sched->store);
+	if (result == 0)
 		result = work_new("work", (unsigned)conf->workers, WORK_QUEUE_MAX, &sched->work, err);
 	if (result == 0)
 		result = work_new("plan", SCHED_PLANNERS, WORK_QUEUE_MAX, &sched->plans, err);
@@ -299,11 +308,13 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	sched = must_zalloc(1, sizeof(*sched));
 	sched->lock_fd = sched->final_fd = -1;
 	pthread_mutex_init(&sched->claim_lock, NULL);
+	pthread_mutex_init(&sched->archive_lock, NULL);
 	pulled_init(&sched->pulled);
 	sched->state_dir = must_strdup(conf->state_dir);
 	sched->spool_dir = path_or(NULL, conf->state_dir, "spool");
 	sched->staging_dir = path_or(conf->staging_dir, conf->state_dir, "staging");
 	sched->final_dir = path_or(conf->final_dir, conf->state_dir, "final");
+	sched->archive_dir = path_or(conf->audit_archive_dir, conf->state_dir, "audit");
 	sched->chunk_bytes = conf->chunk_bytes;
 	sched->copies = conf->copies > 1 ? (unsigned)conf->copies : 1;
 	sched->started_mono_us = clock_mono_us();
@@ -355,16 +366,23 @@ void sched_stop(struct sched **sched_ref)
 	pool_stop(&sched->pool);
 	if (sched->decisions)
 		logfile_close(&sched->decisions);
-	if (sched->store)
+	if (sched->store) {
+		int64_t never_us = 0;
+		uint64_t no_id = 0;
+
+		audit_mark(sched->store, clock_mono_us(), &never_us, &no_id);
 		sched->store->ops->close(sched->store);
+	}
 	fs_close(&sched->final_fd);
 	fs_close(&sched->lock_fd);
 	sched_auth_fini(sched);
 	pthread_mutex_destroy(&sched->claim_lock);
 	pulled_fini(&sched->pulled);
+	pthread_mutex_destroy(&sched->archive_lock);
 	free(sched->state_dir);
 	free(sched->spool_dir);
 	free(sched->staging_dir);
+	free(sched->archive_dir);
 	free(sched->final_dir);
 	free(sched);
 	*sched_ref = NULL;

@@ -10,6 +10,7 @@ struct sched_conf {
 	const char *listen;
 	const char *state_dir; /* heng.db, spool/, lock */
 	const char *staging_dir, *final_dir;
+	const char *audit_archive_dir;
 	const char *cluster_key_file;
 	struct conf_list users; /* of struct sched_user */
 	uint64_t chunk_bytes;   /* default cut, 8 MiB; clients may ask for 64 KiB .. 64 MiB */

@@ -75,6 +75,8 @@ struct sched {
 	struct sched_claim claims[SCHED_PLANNERS];
 	uint64_t claim_count; /* that there ever were */
 	struct pulled pulled;
+	char *archive_dir;            /* of the audit's old rows */
+	pthread_mutex_t archive_lock; /* one archives at a time; protects what is in the folder */
 };
 
 /* --- one call (sched_call.c) --- the body's pieces and then the call itself run as jobs; the answer is given on the call's loop. */
@@ -131,6 +133,8 @@ static inline bool sched_may_write(const struct sched_account *user) { return us
 
 /* --- the transfer of a call's path (sched_transfer.c) --- another's is as good as none */
 int sched_find(struct sched_call *c, struct store_transfer *ret_transfer);
+/* The same of a transfer that the query names. */
+int sched_find_id(struct sched_call *c, struct str id, struct store_transfer *ret_transfer);
 /* The same, and the caller may change it. */
 int sched_find_to_write(struct sched_call *c, struct store_transfer *ret_transfer);
 /* The transfer object of docs/api.md, without the closing brace: the caller adds to it. */
@@ -219,6 +223,10 @@ void sched_begin_register(struct http_call *call, void *app);
 void sched_begin_receipts(struct http_call *call, void *app);
 void sched_begin_reports(struct http_call *call, void *app);
 void sched_begin_finished(struct http_call *call, void *app);
+void sched_begin_audit(struct http_call *call, void *app); /* sched_audit.c, as the next two */
+void sched_begin_audit_head(struct http_call *call, void *app);
+void sched_begin_entry(struct http_call *call, void *app);
+void sched_begin_archive(struct http_call *call, void *app); /* sched_archive.c */
 void sched_begin_removed(struct http_call *call, void *app); /* sched_removed.c */
 
 #endif

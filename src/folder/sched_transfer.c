@@ -14,7 +14,11 @@
 
 int sched_find(struct sched_call *c, struct store_transfer *ret_transfer)
 {
-	struct str id = http_param(c->call, "id");
+	return sched_find_id(c, http_param(c->call, "id"), ret_transfer);
+}
+
+int sched_find_id(struct sched_call *c, struct str id, struct store_transfer *ret_transfer)
+{
 	char text[ULID_SIZE], shown[64];
 	int result;
 

@@ -51,6 +51,18 @@ bool http_query(const struct http_call *call, const char *name, char *target, si
 	return false;
 }
 
+bool http_query_has(const struct http_call *call, const char *name)
+{
+	const struct http_conn *conn = call_conn(call);
+	struct str rest = http1_text(conn_head_data(conn), conn->parse.query), pair, key;
+
+	while (str_cut(&rest, '&', &pair)) {
+		if (str_cut(&pair, '=', &key) && str_eq_c(key, name))
+			return true;
+	}
+	return false;
+}
+
 struct str http_header(const struct http_call *call, const char *name)
 {
 	const struct http_conn *conn = call_conn(call);

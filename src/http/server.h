@@ -55,6 +55,8 @@ struct str http_param(const struct http_call *call,
 		      const char *name); /* of the pattern, decoded; STR_NONE when absent */
 bool http_query(const struct http_call *call, const char *name, char *target, size_t target_size,
 		size_t *ret_size); /* percent-decoded ('+' stays) */
+/* It is there, be it one that http_query cannot give: too long, or badly encoded. */
+bool http_query_has(const struct http_call *call, const char *name);
 struct str http_header(const struct http_call *call, const char *name);
 int64_t http_body_size(const struct http_call *call); /* Content-Length, 0 without a body, -1 for chunked */
 const struct sock_addr *http_peer(const struct http_call *call);

@@ -266,5 +266,7 @@ struct store {
 
 /* Opens or makes the database file (WAL, synchronous FULL, numbered migrations; refuses a newer schema in words). */
 int store_sqlite_open(const char *path, struct store **ret_store, struct err *err);
+/* The same file, to look at its audit and nothing else: nothing is made or migrated, and only close, audit_rows and audit_head may be called. */
+int store_sqlite_open_audit(const char *path, struct store **ret_store, struct err *err);
 
 #endif

@@ -118,6 +118,48 @@ static void sql_close(struct store *store)
 	free(sql);
 }
 
+/* --- for looking at the audit alone --- */
+
+static void sql_close_audit(struct store *store)
+{
+	struct sql_store *sql = sql_store_of(store);
+	struct sql_conn *conn;
+
+	while ((conn = sql->readers)) {
+		sql->readers = conn->next;
+		sql_conn_close(conn);
+	}
+	pthread_mutex_destroy(&sql->readers_lock);
+	free(sql->where);
+	free(sql);
+}
+
+static const struct store_ops sql_audit_ops = {
+	.close = sql_close_audit,
+	.audit_rows = sql_audit_rows,
+	.audit_head = sql_audit_head,
+};
+
+int sql_open_audit(const struct sql_engine *engine, const char *where, struct store **ret_store, struct err *err)
+{
+	struct sql_store *sql = must_zalloc(1, sizeof(*sql));
+	struct audit_head head;
+	int result;
+
+	pthread_mutex_init(&sql->readers_lock, NULL);
+	sql->engine = engine;
+	sql->where = must_strdup(where);
+	sql->store.ops = &sql_audit_ops;
+	result = sql_audit_head(&sql->store, &head, err);
+	if (result < 0) {
+		err_wrap(err, "looking at the audit in '%s'", where);
+		sql_close_audit(&sql->store);
+		return result;
+	}
+	*ret_store = &sql->store;
+	return 0;
+}
+
 static const struct store_ops sql_ops = {
 	.close = sql_close,
 	.plan_begin = sql_plan_begin,

@@ -147,6 +147,9 @@ static inline bool sql_is_null(struct sql_stmt *stmt, int column) { return stmt-
 /* Opens either store: makes or migrates its tables. */
 int sql_open(const struct sql_engine *engine, const char *where, struct store **ret_store, struct err *err);
 
+/* Opens it for reading and changes nothing: only close, audit_rows and audit_head may be called. */
+int sql_open_audit(const struct sql_engine *engine, const char *where, struct store **ret_store, struct err *err);
+
 /* Something to be written. `run` may be called on another thread, and once more when a connection was lost before the commit: it starts from
  * nothing each time. It must not call the store. */
 struct sql_job {

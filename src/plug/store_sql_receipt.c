@@ -238,7 +238,7 @@ static int receipt_audit(struct sql_conn *conn, const struct receipt_job *job, c
 		.user = receipt->user,
 		.node_id = receipt->node_id,
 		.outcome = receipt->outcome == ERR_NONE ? "stored" : err_word(receipt->outcome),
-		.algorithm = job->brief.is_found ? digest_name(job->brief.digest) : NULL,
+		.algorithm = digest_name(receipt->digest_kind),
 		.file_id = receipt->file_id,
 		.chunk_index = receipt->chunk_index,
 	};

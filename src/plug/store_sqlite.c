@@ -295,3 +295,8 @@ int store_sqlite_open(const char *path, struct store **ret_store, struct err *er
 {
 	return sql_open(&sql_engine_sqlite, path, ret_store, err);
 }
+
+int store_sqlite_open_audit(const char *path, struct store **ret_store, struct err *err)
+{
+	return sql_open_audit(&sql_engine_sqlite, path, ret_store, err);
+}

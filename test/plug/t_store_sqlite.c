@@ -160,7 +160,8 @@ static void test_sqlite_brings_an_old_file_up_to_date(void **state)
 	assert_int_equal(t.copies, 1);
 	/* What was there is chained as it is, bytes that are no text too. */
 	assert_int_equal(ask(w, "SELECT count(*) FROM audit WHERE length(hash)=32 AND length(prev_hash)=32"), 2);
-	assert_int_equal(ask(w, "SELECT last_id FROM audit_head WHERE last_hash=(SELECT hash FROM audit WHERE id=2)"), 2);
+	assert_int_equal(ask(w, "SELECT last_id FROM audit_head WHERE last_hash=(SELECT hash FROM audit WHERE id=2)"),
+			 2);
 	assert_int_equal(ask(w, "SELECT count(*) FROM audit b JOIN audit a ON b.prev_hash=a.hash WHERE b.id=2"), 1);
 	assert_string_equal(chunk_get(w, id_a, 1, 0).copy_node, "");
 	assert_int_equal(

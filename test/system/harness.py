@@ -260,7 +260,7 @@ def http(method, url, headers=None, body=None, timeout=60):
     with answer:
         data = answer.read()
         kind = answer.headers.get("Content-Type", "")
-        return answer.status, json.loads(data) if "json" in kind and data else data.decode(errors="replace"), answer.headers
+        return answer.status, json.loads(data) if "application/json" in kind and data else data.decode(errors="replace"), answer.headers
 
 
 def api(up, method, path, body=None, headers=None, key=None):
