@@ -63,6 +63,8 @@ ERR(INTEGRITY, 2109, NO, 500, "integrity")
 ERR(CHUNK_GONE, 2110, NO, 404, "chunk_not_here")
 ERR(NODE_DRAINED, 2111, OTHER, 503, "node_drained")
 
+ERR(NONCES, 2120, SAME, 503, "nonces_unreachable")
+
 ERR(SOURCE, 2201, NO, 400, "source_unreadable")
 ERR(SOURCE_CHANGED, 2202, NO, 409, "source_changed")
 ERR(SOURCE_SPECIAL, 2203, NO, 422, "source_special")

@@ -13,7 +13,6 @@
 
 #define CONNECTION_LIMIT 1024
 #define JOB_LIMIT        (4 * CONNECTION_LIMIT)
-#define NONCE_LIMIT      (1024 * 1024)
 #define BODY_LIMIT_BYTES ((uint64_t)1 * GIB)
 #define STOP_GRACE_US    (2 * SEC_US) /* heng up gives 3 s for everything */
 
@@ -44,6 +43,11 @@ const struct conf_row node_conf_rows[] = {
 	  .help = "an unfinished chunk's file that nobody has written for that long goes" },
 	{ "receipt_journal", CONF_SIZE, FIELD(receipt_journal_bytes), .fallback = "64MiB",
 	  .help = "receipts kept in state_dir while the scheduler is away; 0: none" },
+	{ "nonces", CONF_TEXT, FIELD(nonces), .fallback = "",
+	  .help = "where used nonces are remembered: redis://host:port/db; empty: memory and state_dir/nonces" },
+	{ "nonces_user", CONF_TEXT, FIELD(nonces_user), .fallback = "", .help = "user of that Redis; empty: none" },
+	{ "nonces_password_file", CONF_TEXT, FIELD(nonces_password_file), .fallback = "",
+	  .help = "file of its password; empty: none" },
 	{ "threads", CONF_INT, FIELD(threads), 0, 256, "0", .help = "network threads; 0: one per core" },
 	{ "workers", CONF_INT, FIELD(workers), 1, 256, "16", .help = "threads for the disk" },
 	{ "loop", CONF_CHOICE, FIELD(loop), .fallback = "auto", .choices = "auto|io_uring|epoll",
@@ -281,10 +285,11 @@ int node_start(const struct node_conf *conf, struct node **ret_node, struct err 
 	node->clock_skew_us = conf->clock_skew_us;
 	MUST(pthread_mutex_init(&node->health_lock, NULL) == 0);
 	keyring_init(&node->keyring);
-	node->nonces = nonce_mem_new(NONCE_LIMIT);
 	r = open_folders(node, conf, to);
 	if (r == 0)
 		r = keyring_load(&node->keyring, conf->cluster_key_file, to);
+	if (r == 0)
+		r = node_open_nonces(node, conf, to);
 	if (r == 0)
 		open_self(node, conf);
 	if (r == 0)
@@ -344,7 +349,8 @@ void node_stop(struct node **node)
 		http_server_free(&n->server);
 	disk_close(&n->disk);
 	self_free(&n->self);
-	n->nonces->ops->free(n->nonces);
+	if (n->nonces)
+		n->nonces->ops->free(n->nonces);
 	fs_close(&n->data_lock_fd);
 	fs_close(&n->lock_fd);
 	keyring_fini(&n->keyring);

@@ -20,6 +20,8 @@ struct node_conf {
 	int64_t clock_skew_us;
 	int64_t sweep_interval_us, stray_after_us;
 	uint64_t receipt_journal_bytes;
+	const char *nonces; /* "": a file in state_dir; redis://host:port/db */
+	const char *nonces_user, *nonces_password_file;
 	int64_t threads, workers;
 	int loop; /* enum loop_backend */
 	bool is_insecure;

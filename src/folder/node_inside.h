@@ -44,6 +44,8 @@ struct node {
 
 /* PUT /api/v1/upload/chunk/:transfer/:file/:chunk */
 void node_put_begin(struct http_call *call, void *app);
+/* The memory of nonces that the configuration asks for (node_put.c). */
+int node_open_nonces(struct node *node, const struct node_conf *conf, struct err *err);
 
 /* A stored chunk whose receipt the scheduler refused with `code`: will nobody ever ask for it? is_repeat: it was here before. (node_kept.c) */
 bool node_is_useless(enum err_code code, bool is_repeat);

@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #define TURN_DELAY_US     (10 * MSEC_US)
 #define TURN_DELAY_MAX_US (160 * MSEC_US)
 #define ANSWER_MAX        (4 * KIB)
+#define NONCE_LIMIT       (1024 * 1024)
 
 /* One chunk on its way to the disk. It passes between the call's loop and the pool, and belongs to whichever has it:
  *   begin (loop) -> disk_begin (pool) -> body: piece (loop) -> disk_write (pool) -> ... -> disk_commit (pool) -> courier -> answer (loop) */
@@ -23,6 +25,10 @@ struct node_put {
 	struct courier_parcel parcel; /* its receipt holds the ids and facts of the chunk from the start */
 	struct disk_put *disk_put;
 	struct str piece; /* being written */
+	char nonce[TICKET_NONCE_SIZE];
+	int64_t nonce_expires_wall_us;
+	bool is_nonce_used; /* it was shown to the memory of nonces */
+	bool is_here;       /* of a request that was made before: the chunk is stored here */
 	int result;
 	struct err err; /* why it failed; once set, what still comes of the body is not written */
 	bool is_repeat;
@@ -244,6 +250,51 @@ static void on_gone(struct http_call *call, const struct err *err)
 
 static const struct http_sink put_sink = { on_data, on_end, on_gone };
 
+/* --- nonces --- */
+
+/* What configurations in memory leave out is as good as empty. */
+int node_open_nonces(struct node *node, const struct node_conf *conf, struct err *err)
+{
+	const struct nonce_redis_options options = {
+		.url = conf->nonces,
+		.user = conf->nonces_user,
+		.password_file = conf->nonces_password_file,
+	};
+	char path[PATH_MAX];
+
+	if (conf->nonces && conf->nonces[0] != '\0')
+		return nonce_redis_new(&options, &node->nonces, err);
+	if (snprintf(path, sizeof(path), "%s/nonces", conf->state_dir) >= (int)sizeof(path))
+		return err_set(err, ERR_CONFIG, "state_dir is too long");
+	return nonce_file_open(path, NONCE_LIMIT, clock_wall_us(), &node->nonces, err);
+}
+
+/* A nonce that was used: a gateway sent a request again, or somebody copied one. Whether the chunk is here is what a client wants to know. */
+static int replayed(struct node_put *put)
+{
+	const struct store_receipt *receipt = &put->parcel.receipt;
+
+	put->is_here = disk_has(put->node->disk, receipt->transfer_id, receipt->file_id, receipt->chunk_index);
+	err_set(&put->err, ERR_NONCE_REPLAYED,
+		"this request was made before with the same nonce; chunk %" PRIu64 " of file %" PRIu64 " is %s",
+		receipt->chunk_index, receipt->file_id, put->is_here ? "stored here" : "not stored here");
+	err_hint(&put->err, "sign each attempt anew");
+	return -ERR_NONCE_REPLAYED;
+}
+
+/* Once for each request, however often it asks for its chunk's turn. Here, as it may cost a write or a call. */
+static int use_nonce(struct node_put *put)
+{
+	struct nonce_store *nonces = put->node->nonces;
+
+	if (put->is_nonce_used)
+		return 0;
+	const int r = nonces->ops->use(nonces, str_from(put->nonce), put->nonce_expires_wall_us,
+				       node_clock_wall_us(&put->node->clock), &put->err);
+	put->is_nonce_used = r == 0;
+	return r == -ERR_NONCE_REPLAYED ? replayed(put) : r;
+}
+
 /* --- beginning --- */
 
 static void begin_run(struct job *job)
@@ -252,6 +303,9 @@ static void begin_run(struct job *job)
 	const struct disk_chunk chunk = node_receipt_chunk(&put->parcel.receipt);
 
 	put->err = ERR_INIT;
+	put->result = use_nonce(put);
+	if (put->result < 0)
+		return;
 	put->result = disk_begin(put->node->disk, &chunk, &put->disk_put, &put->err);
 	/* What is here already is as good as ever. */
 	if (put->result == DISK_WRITE && atomic_load(&put->node->is_drained)) {
@@ -290,6 +344,8 @@ static void begin_done(struct job *job, struct loop *home)
 		send_receipt(put);
 		return;
 	}
+	if (put->result == -ERR_NONCE_REPLAYED)
+		http_reply_header(put->call, "X-Chunk-State", put->is_here ? "stored" : "absent");
 	/* Another writer has the chunk's turn. Busy by the system's word (no descriptors left) is for the sender to hear at once. */
 	if (put->result == -ERR_BUSY && put->err.sys_errno == 0 && loop_now_us(home) < put->turn_until_us) {
 		put->timer = (struct timer){ .fire = turn_again, .owner = put };
@@ -299,21 +355,6 @@ static void begin_done(struct job *job, struct loop *home)
 	}
 	fail(put);
 }
-
-/* A nonce that was used: a gateway sent a request again, or somebody copied one. Whether the chunk is here is what a client wants to know. */
-static void replay_run(struct job *job)
-{
-	struct node_put *put = job->owner;
-	const struct store_receipt *receipt = &put->parcel.receipt;
-	const bool is_here = disk_has(put->node->disk, receipt->transfer_id, receipt->file_id, receipt->chunk_index);
-
-	err_set(&put->err, ERR_NONCE_REPLAYED,
-		"this request was made before with the same nonce; chunk %" PRIu64 " of file %" PRIu64 " is %s",
-		receipt->chunk_index, receipt->file_id, is_here ? "stored here" : "not stored here");
-	err_hint(&put->err, "sign each attempt anew");
-}
-
-static void replay_done(struct job *job, struct loop *home UNUSED) { fail(job->owner); }
 
 int node_chunk_ids(const struct http_call *call, char ret_transfer_id[ULID_SIZE], uint64_t *ret_file_id,
 		   uint64_t *ret_chunk_index, struct err *err)
@@ -404,8 +445,6 @@ static int authorize(struct node_put *put, struct err *err)
 	struct ticket_keys keys;
 	struct ticket ticket;
 	struct str token;
-	char nonce[TICKET_NONCE_SIZE];
-	int64_t nonce_expires_wall_us;
 	int r = read_request(put, &token, err);
 
 	if (r < 0)
@@ -418,8 +457,8 @@ static int authorize(struct node_put *put, struct err *err)
 		.digest_hex = str_from(receipt->digest),
 	};
 	keyring_get(&node->keyring, &keys);
-	r = ticket_check(&keys, token, &request, now_wall_us, node->clock_skew_us, &ticket, nonce,
-			 &nonce_expires_wall_us, err);
+	r = ticket_check(&keys, token, &request, now_wall_us, node->clock_skew_us, &ticket, put->nonce,
+			 &put->nonce_expires_wall_us, err);
 	mem_wipe(&keys, sizeof(keys));
 	if (r < 0)
 		return r;
@@ -428,13 +467,12 @@ static int authorize(struct node_put *put, struct err *err)
 		return err_set(err, ERR_BAD_REQUEST, "this transfer's chunks are named by their %s digest, in %s",
 			       digest_name(ticket.digest), digest_header(ticket.digest));
 	fill_receipt(put, &ticket);
-	return node->nonces->ops->use(node->nonces, str_from(nonce), nonce_expires_wall_us, now_wall_us, err);
+	return 0;
 }
 
 void node_put_begin(struct http_call *call, void *app)
 {
 	struct node_put *put = must_zalloc(1, sizeof(*put));
-	bool is_submitted;
 	int r;
 
 	put->node = app;
@@ -443,15 +481,14 @@ void node_put_begin(struct http_call *call, void *app)
 	put->turn_until_us = loop_now_us(http_loop(call)) + TURN_LIMIT_US;
 	http_set_state(call, put);
 	r = authorize(put, &put->err);
-	if (r < 0 && r != -ERR_NONCE_REPLAYED) {
+	if (r < 0) {
 		http_reply_err(call, &put->err);
 		put_free(put);
 		return;
 	}
 	put->is_counted = true;
 	self_began(put->node->self);
-	is_submitted = r < 0 ? put_submit(put, replay_run, replay_done) : put_submit(put, begin_run, begin_done);
-	if (is_submitted)
+	if (put_submit(put, begin_run, begin_done))
 		return;
 	busy(put);
 	fail(put);
