@@ -9,8 +9,11 @@
 #include "folder/pull.h"
 
 const struct cmd_option cmd_pull_options[] = {
-	CLIENT_OPTIONS,         { "quiet", 'q', NULL, "say nothing but failures" },
-	CLIENT_PROGRESS_OPTION, { "parallel", 'p', "N", "files under way at once, 1 to 64 (8)" },
+	CLIENT_OPTIONS,
+	{ "quiet", 'q', NULL, "say nothing but failures" },
+	CLIENT_PROGRESS_OPTION,
+	{ "parallel", 'p', "N", "files under way at once, 1 to 64 (8)" },
+	{ "decrypt", 0, "FILE", "open the files of heng push --encrypt with its key while they come" },
 	{ .name = NULL },
 };
 
@@ -84,6 +87,7 @@ int cmd_pull_run(const struct cmd *cmd, int operand_count, char **operands, cons
 		options.place.url = client.url;
 		options.place.api_key = client.key;
 		options.parallel = (unsigned)parallel;
+		options.decrypt = cmd_value(cmd, values, "decrypt");
 		progress_init(&view, is_quiet, is_json, is_progress_json);
 		signal(SIGINT, pull_stop);
 		signal(SIGTERM, pull_stop);

@@ -26,6 +26,8 @@ const struct cmd_option cmd_push_options[] = {
 	  "bytes a second over all connections, 4KiB to 1TiB, such as 20MiB; 0: no limit (0)" },
 	{ "copies", 0, "1|2", "nodes that store each chunk until the folder is complete (the scheduler's)" },
 	{ "digest", 0, "md5|sha256|sm3", "digest of chunks and files (sha256)" },
+	{ "encrypt", 0, "FILE", "encrypt the files with the key that heng keygen made" },
+	{ "cipher", 0, "aes|sm4", "of --encrypt: AES-256-GCM, or SM4 with SM3 (aes)" },
 	{ "links", 0, "keep|skip|follow", "what to do with symbolic links (they are refused)" },
 	{ "priority", 0, "N", "0 to 1000: of the folders that wait to be put together the highest goes first (0)" },
 	{ .name = NULL },

@@ -12,6 +12,7 @@
 const struct cmd_option cmd_verify_options[] = {
 	CLIENT_OPTIONS,
 	{ "quiet", 'q', NULL, "say nothing when the folder is the same" },
+	{ "decrypt", 0, "FILE", "the folder is as it was before heng push --encrypt with this key" },
 	{ .name = NULL },
 };
 
@@ -105,6 +106,7 @@ int cmd_verify_run(const struct cmd *cmd, int operand_count, char **operands, co
 	if (r == 0)
 		r = client_open(cmd, values, &client, &err);
 	if (r == 0) {
+		options.decrypt = cmd_value(cmd, values, "decrypt");
 		options.place.url = client.url;
 		options.place.api_key = client.key;
 		signal(SIGINT, verify_stop);

@@ -22,25 +22,31 @@ static const struct digest_row {
 /* Written once, under the pthread_once; read-only afterwards. They live as long as the process. */
 static struct {
 	EVP_MD *digests[COUNT_OF(ROWS)]; /* NULL: this OpenSSL lacks it */
-	EVP_MAC_CTX *hmac; /* a keyed HMAC-SHA256, to be duplicated: a fresh one would look up SHA-256 each time */
+	EVP_MAC_CTX *hmacs[COUNT_OF(
+		ROWS)]; /* keyed ones, to be duplicated: a fresh one would look up its digest each time */
 } fetched;
 static pthread_once_t fetched_once = PTHREAD_ONCE_INIT;
 
 static void fetch_all(void)
 {
 	static const unsigned char ANY_KEY[MAC_SIZE];
-	char digest[] = "SHA256";
-	OSSL_PARAM params[] = { OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
-				OSSL_PARAM_construct_end() };
 	EVP_MAC *mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
 
-	for (size_t i = 0; i < COUNT_OF(ROWS); i++)
-		fetched.digests[i] = EVP_MD_fetch(NULL, ROWS[i].openssl_name, NULL);
 	MUST(mac);
-	fetched.hmac = EVP_MAC_CTX_new(mac);
+	for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+		char name[8];
+		OSSL_PARAM params[] = { OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name, 0),
+					OSSL_PARAM_construct_end() };
+
+		MUST(str_copy(str_from(ROWS[i].openssl_name), name, sizeof(name)));
+		fetched.digests[i] = EVP_MD_fetch(NULL, name, NULL);
+		if (!fetched.digests[i] || ROWS[i].size != MAC_SIZE)
+			continue;
+		fetched.hmacs[i] = EVP_MAC_CTX_new(mac);
+		/* Keyed with anything, as OpenSSL 3.0 does not duplicate one that never had a key. */
+		MUST(fetched.hmacs[i] && EVP_MAC_init(fetched.hmacs[i], ANY_KEY, sizeof(ANY_KEY), params) == 1);
+	}
 	EVP_MAC_free(mac);
-	/* Keyed with anything, as OpenSSL 3.0 does not duplicate one that never had a key. */
-	MUST(fetched.hmac && EVP_MAC_init(fetched.hmac, ANY_KEY, sizeof(ANY_KEY), params) == 1);
 }
 
 static bool is_available(enum digest_kind kind)
@@ -202,37 +208,59 @@ void digest_of(enum digest_kind kind, const void *data, size_t size, char target
 	hex_encode(bytes, digest_size(kind), target);
 }
 
-/* The MAC of two pieces, as if they stood behind each other. */
-static void mac_pieces(const void *key, size_t key_size, struct str first, struct str second, uint8_t target[MAC_SIZE])
+/* The MAC of pieces, as if they stood behind each other. */
+static void mac_pieces(enum digest_kind kind, const void *key, size_t key_size, const struct str *pieces,
+		       size_t piece_count, uint8_t target[MAC_SIZE])
 {
 	EVP_MAC_CTX *context;
 	size_t size = 0;
 
-	MUST(pthread_once(&fetched_once, fetch_all) == 0);
-	context = EVP_MAC_CTX_dup(fetched.hmac);
+	MUST(is_available(kind));
+	MUST(fetched.hmacs[kind]);
+	context = EVP_MAC_CTX_dup(fetched.hmacs[kind]);
 	MUST(context);
 	/* No key at all would mean "the key from before" to OpenSSL. */
 	MUST(EVP_MAC_init(context, key_size > 0 ? key : (const unsigned char *)"", key_size, NULL) == 1);
-	if (first.size > 0)
-		MUST(EVP_MAC_update(context, (const unsigned char *)first.data, first.size) == 1);
-	if (second.size > 0)
-		MUST(EVP_MAC_update(context, (const unsigned char *)second.data, second.size) == 1);
+	for (size_t i = 0; i < piece_count; i++)
+		if (pieces[i].size > 0)
+			MUST(EVP_MAC_update(context, (const unsigned char *)pieces[i].data, pieces[i].size) == 1);
 	MUST(EVP_MAC_final(context, target, &size, MAC_SIZE) == 1 && size == MAC_SIZE);
 	EVP_MAC_CTX_free(context);
 }
 
+void mac_of(enum digest_kind kind, const void *key, size_t key_size, const void *data, size_t size,
+	    uint8_t target[MAC_SIZE])
+{
+	mac_pieces(kind, key, key_size, &(struct str){ data, size }, 1, target);
+}
+
 void mac_sha256(const void *key, size_t key_size, const void *data, size_t size, uint8_t target[MAC_SIZE])
 {
-	mac_pieces(key, key_size, (struct str){ data, size }, STR_NONE, target);
+	mac_of(DIGEST_SHA256, key, key_size, data, size, target);
+}
+
+void mac_hkdf(enum digest_kind kind, const void *key, size_t key_size, struct str salt, struct str info, void *target,
+	      size_t target_size)
+{
+	uint8_t extracted[MAC_SIZE], block[MAC_SIZE];
+
+	MUST(target_size <= 255 * (size_t)MAC_SIZE);
+	/* Extract: no salt is a salt of zeros, and so is an empty key to HMAC. */
+	mac_of(kind, salt.data, salt.size, key, key_size, extracted);
+	for (size_t at = 0; at < target_size; at += MAC_SIZE) {
+		const uint8_t number = (uint8_t)(at / MAC_SIZE + 1);
+		const struct str pieces[] = { { (const char *)block, at > 0 ? MAC_SIZE : 0 },
+					      info,
+					      { (const char *)&number, 1 } };
+
+		mac_pieces(kind, extracted, sizeof(extracted), pieces, COUNT_OF(pieces), block);
+		memcpy((uint8_t *)target + at, block, min_size(MAC_SIZE, target_size - at));
+	}
+	mem_wipe(extracted, sizeof(extracted));
+	mem_wipe(block, sizeof(block));
 }
 
 void mac_derive(const void *key, size_t key_size, struct str info, uint8_t target[MAC_SIZE])
 {
-	/* Extract: an empty salt is a salt of zeros. Expand: one block is all we take, so it is T(1) alone. */
-	static const uint8_t NO_SALT[MAC_SIZE];
-	uint8_t extracted[MAC_SIZE];
-
-	mac_sha256(NO_SALT, sizeof(NO_SALT), key, key_size, extracted);
-	mac_pieces(extracted, sizeof(extracted), info, STR("\x01"), target);
-	mem_wipe(extracted, sizeof(extracted));
+	mac_hkdf(DIGEST_SHA256, key, key_size, STR_NONE, info, target, MAC_SIZE);
 }

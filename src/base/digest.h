@@ -38,9 +38,15 @@ void digest_of(enum digest_kind kind, const void *data, size_t size, char target
 void digest_force_openssl(bool is_forced);
 
 #define MAC_SIZE 32
-/* HMAC-SHA256 (RFC 2104). */
+/* HMAC (RFC 2104) with a digest of MAC_SIZE bytes: SHA-256 or SM3. */
+void mac_of(enum digest_kind kind, const void *key, size_t key_size, const void *data, size_t size,
+	    uint8_t target[MAC_SIZE]);
+/* HKDF (RFC 5869) with the same; target_size is at most 255 * MAC_SIZE. */
+void mac_hkdf(enum digest_kind kind, const void *key, size_t key_size, struct str salt, struct str info, void *target,
+	      size_t target_size);
+/* HMAC-SHA256. */
 void mac_sha256(const void *key, size_t key_size, const void *data, size_t size, uint8_t target[MAC_SIZE]);
-/* HKDF-SHA256 (RFC 5869), empty salt. */
+/* HKDF-SHA256, empty salt. */
 void mac_derive(const void *key, size_t key_size, struct str info, uint8_t target[MAC_SIZE]);
 
 #endif

@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "folder/place.h"
 #include "folder/pull_impl.h"
 #include "sys/fs.h"
 #include "sys/quiet.h"
 
 #define TICK_US    (100 * MSEC_US)
-#define TEMP_NAME  ".heng-pull-XXXXXX"
 #define SHOWN_SIZE 300
 
 /* --- what the threads share --- */
@@ -214,8 +214,9 @@ static int on_entry(void *owner, const struct manifest_entry *entry, const char 
 	case MANIFEST_LINK:
 		return stage_link(&walk->cursor, &made, err);
 	case MANIFEST_FILE:
-		return entry->size_bytes == 0 ? make_empty(walk, entry, digest, err)
-					      : hand_out(walk, entry, digest, err);
+		/* An encrypted file is never empty: one that is opens as little as any other that is not encrypted. */
+		return entry->size_bytes == 0 && !walk->pull->key ? make_empty(walk, entry, digest, err)
+								  : hand_out(walk, entry, digest, err);
 	}
 	return err_set(err, ERR_INTERNAL, "entry %" PRIu64 " is of the unknown kind %d", entry->seq, (int)entry->type);
 }
@@ -284,90 +285,7 @@ static int bring(struct pull *pull, struct err *err)
 	return result;
 }
 
-/* --- the place --- */
-
-struct place {
-	int parent_fd, temp_fd;
-	char name[NAME_MAX + 1]; /* of the target, in its parent */
-	char temp_name[sizeof(TEMP_NAME)];
-};
-
-static int exists_already(const char *target, struct err *err)
-{
-	char shown[SHOWN_SIZE];
-
-	err_set(err, ERR_REFUSED, "'%s' exists already", str_display(str_from(target), shown, sizeof(shown)));
-	err_hint(err, "name a folder that is not there yet; nothing is ever written over");
-	return -(int)ERR_REFUSED;
-}
-
-static int split_target(const char *target, char parent[PATH_MAX], char name[NAME_MAX + 1], struct err *err)
-{
-	struct str path = str_from(target);
-
-	while (path.size > 1 && path.data[path.size - 1] == '/')
-		path.size--;
-	const char *slash = path.size > 0 ? memrchr(path.data, '/', path.size) : NULL;
-	struct str last = slash ? (struct str){ slash + 1, path.size - (size_t)(slash - path.data) - 1 } : path;
-	struct str before = slash == NULL ? STR(".") : (struct str){ path.data, (size_t)(slash - path.data) };
-	if (before.size == 0)
-		before = STR("/");
-	if (last.size == 0 || str_eq_c(last, ".") || str_eq_c(last, "..") || !str_copy(last, name, NAME_MAX + 1) ||
-	    !str_copy(before, parent, PATH_MAX))
-		return err_set(err, ERR_USAGE, "'%.200s' cannot be the name of a new folder", target);
-	return 0;
-}
-
-static int make_temp(struct place *place, const char *parent, struct err *err)
-{
-	char path[PATH_MAX + sizeof(TEMP_NAME) + 1], shown[SHOWN_SIZE];
-
-	snprintf(path, sizeof(path), "%s/" TEMP_NAME, parent);
-	if (!mkdtemp(path))
-		return err_sys(err, ERR_SYSTEM, errno, "cannot make a folder in '%s'",
-			       str_display(str_from(parent), shown, sizeof(shown)));
-	memcpy(place->temp_name, path + strlen(path) - (sizeof(TEMP_NAME) - 1), sizeof(TEMP_NAME));
-	place->temp_fd = openat(place->parent_fd, place->temp_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (place->temp_fd < 0)
-		return err_sys(err, ERR_SYSTEM, errno, "cannot open the new folder '%s'", place->temp_name);
-	return 0;
-}
-
-/* The target is checked now, so that nothing is fetched in vain; the rename at the end checks again. */
-static int place_open(struct place *place, const char *target, struct err *err)
-{
-	char parent[PATH_MAX], shown[SHOWN_SIZE];
-	struct stat st;
-
-	*place = (struct place){ .parent_fd = -1, .temp_fd = -1 };
-	int result = split_target(target, parent, place->name, err);
-	if (result < 0)
-		return result;
-	place->parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (place->parent_fd < 0)
-		return err_sys(err, ERR_REFUSED, errno, "cannot open '%s', where the folder shall be",
-			       str_display(str_from(parent), shown, sizeof(shown)));
-	if (fstatat(place->parent_fd, place->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return exists_already(target, err);
-	return make_temp(place, parent, err);
-}
-
-/* Whatever is left in the temporary folder goes; a failure to remove it is told with the failure that led here, or as one of its own. */
-static int place_close(struct place *place, int result, struct err *err)
-{
-	struct err removal = ERR_INIT;
-
-	fs_close(&place->temp_fd);
-	if (place->temp_name[0] != '\0' && fs_remove_tree(place->parent_fd, place->temp_name, &removal) < 0) {
-		if (result == 0)
-			*err = removal;
-		err_hint(err, "remove the folder %s beside the target yourself: %.100s", place->temp_name,
-			 removal.text);
-		result = result < 0 ? result : -(int)removal.code;
-	}
-	fs_close(&place->parent_fd);
-	return result;
-}
+/* --- all of it --- */
 
 static int check_space(const struct place *place, const struct stored *stored, struct err *err)
 {
@@ -391,37 +309,6 @@ static int check_space(const struct place *place, const struct stored *stored, s
 	return -(int)ERR_NO_SPACE;
 }
 
-/* A rename that could not be made durable is taken back: a failed pull leaves nothing behind. */
-static void take_back(struct pull *pull, struct place *place)
-{
-	struct stat ours, there;
-
-	if (fstat(pull->stage.tree_fd, &ours) < 0 ||
-	    fstatat(place->parent_fd, place->name, &there, AT_SYMLINK_NOFOLLOW) < 0 || ours.st_ino != there.st_ino ||
-	    ours.st_dev != there.st_dev || fchmod(pull->stage.tree_fd, 0700) < 0)
-		return;
-	(void)fs_rename(place->parent_fd, place->name, place->temp_fd, "failed", true, NULL);
-}
-
-static int put_in_place(struct pull *pull, struct place *place, struct err *err)
-{
-	int result = stage_finish(&pull->stage, err);
-
-	/* One sync for everything: nothing is visible before it has returned. */
-	if (result == 0)
-		result = fs_sync_tree(pull->stage.tree_fd, err);
-	if (result == 0 && stored_is_interrupted(&pull->place))
-		result = given_up(err);
-	if (result < 0)
-		return result;
-	result = stage_publish(&pull->stage, place->parent_fd, place->name, err);
-	if (result == -ERR_BATCH_EXISTS)
-		return exists_already(pull->options->target, err);
-	if (result < 0)
-		take_back(pull, place);
-	return result;
-}
-
 static int pull_into(struct pull *pull, struct place *place, struct err *err)
 {
 	int result = check_space(place, &pull->stored, err);
@@ -432,7 +319,7 @@ static int pull_into(struct pull *pull, struct place *place, struct err *err)
 		return result;
 	result = bring(pull, err);
 	if (result == 0)
-		result = put_in_place(pull, place, err);
+		result = place_put(place, &pull->stage, pull->options->target, pull->place.is_interrupted, err);
 	if (result == -ERR_NO_SPACE)
 		err_hint(err, "free space on the target's file system, then pull again");
 	stage_close(&pull->stage);
@@ -475,7 +362,11 @@ int pull_folder(const struct pull_options *options, struct pull_result *ret_resu
 	if (result == 0)
 		result = stored_open(&pull->place, &pull->stored, err);
 	if (result == 0) {
-		result = pull_into(pull, &place, err);
+		if (options->decrypt)
+			result = stored_key(&pull->stored, options->decrypt, &pull->key, err);
+		if (result == 0)
+			result = pull_into(pull, &place, err);
+		key_file_free(&pull->key);
 		stored_close(&pull->stored);
 	}
 	result = place_close(&place, result, err);

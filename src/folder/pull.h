@@ -13,6 +13,8 @@ struct pull_options {
 	struct stored_place place;
 	const char *target; /* must not exist; its parent must */
 	unsigned parallel;  /* files under way at once; 0: 8 */
+	const char *
+		decrypt; /* the key file with which the files are opened while they come; NULL: they are left as they are stored */
 	/* Called from the pulling thread about 10 times a second; nodes have no part in it, so there are no shares. NULL allowed. */
 	void (*progress)(void *owner, const struct push_progress *progress);
 	void *owner;

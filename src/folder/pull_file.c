@@ -11,6 +11,7 @@
 #include "folder/pull_impl.h"
 #include "sys/fetch.h"
 #include "sys/fs.h"
+#include "wire/unseal.h"
 
 #define TRIES_MAX     5 /* in a row that bring nothing; each goes on where the last one broke off */
 #define RETRY_US      (400 * MSEC_US)
@@ -36,10 +37,30 @@ struct worker {
 	const struct pull_file *file;
 	int fd;
 	uint64_t received_bytes;
+	struct unseal *unseal;  /* NULL: files stay as they are stored */
+	uint64_t written_bytes; /* by it */
 	bool ends_in_hole;
 	bool is_call_over;
 	bool is_local_fault; /* trying again would not help: the disk here, or a server that sends too much */
 };
+
+static int write_opened(void *owner, const void *plain, size_t size, struct err *err)
+{
+	struct worker *worker = owner;
+	const int result = fs_write_sparse(worker->fd, plain, size, (int64_t)worker->written_bytes,
+					   &worker->ends_in_hole, err);
+
+	worker->written_bytes += size;
+	return result;
+}
+
+static int keep_piece(struct worker *worker, struct str piece, struct err *err)
+{
+	if (worker->unseal)
+		return unseal_feed(worker->unseal, piece.data, piece.size, err);
+	return fs_write_sparse(worker->fd, piece.data, piece.size, (int64_t)worker->received_bytes,
+			       &worker->ends_in_hole, err);
+}
 
 static bool take_piece(struct fetch_call *call, struct str piece)
 {
@@ -54,8 +75,7 @@ static bool take_piece(struct fetch_call *call, struct str piece)
 		return false;
 	}
 	pull_await_end(worker->pull);
-	int result = fs_write_sparse(worker->fd, piece.data, piece.size, (int64_t)worker->received_bytes,
-				     &worker->ends_in_hole, &call->err);
+	int result = keep_piece(worker, piece, &call->err);
 	pull_await(worker->pull);
 	if (result < 0) {
 		worker->is_local_fault = true;
@@ -184,14 +204,19 @@ static int fetch_file(struct worker *worker, struct err *err)
 	worker->received_bytes = 0;
 	worker->is_local_fault = worker->ends_in_hole = false;
 	digest_restart(worker->digest);
+	worker->written_bytes = 0;
+	if (worker->unseal)
+		unseal_begin(worker->unseal, path, file->size_bytes);
 	worker->fd = stage_file(&worker->cursor, path, file->mode, err);
 	if (worker->fd < 0)
 		return worker->fd;
 	int result = fetch_bytes(worker, err);
 	if (result == 0)
 		result = check_digest(worker, err);
+	if (result == 0 && worker->unseal)
+		result = unseal_end(worker->unseal, err);
 	if (result == 0 && worker->ends_in_hole)
-		result = fs_set_size(worker->fd, file->size_bytes, err);
+		result = fs_set_size(worker->fd, worker->unseal ? worker->written_bytes : file->size_bytes, err);
 	if (result == 0)
 		result = stage_file_end(&worker->pull->stage, &worker->fd, path, file->mode, file->mtime_ns, err);
 	fs_close(&worker->fd);
@@ -214,6 +239,8 @@ void *pull_files(void *argument)
 	}
 	rng_seed_kernel(&worker.rng);
 	worker.digest = digest_new(worker.pull->stored.digest);
+	if (worker.pull->key)
+		worker.unseal = unseal_new(worker.pull->key->key, write_opened, &worker);
 	stage_cursor_init(&worker.cursor, &worker.pull->stage);
 	while ((file = pull_take(worker.pull)) != NULL) {
 		worker.file = file;
@@ -223,6 +250,7 @@ void *pull_files(void *argument)
 	}
 	stage_cursor_fini(&worker.cursor);
 	digest_free(&worker.digest);
+	unseal_free(&worker.unseal);
 	fetch_free(&worker.fetch);
 	return NULL;
 }

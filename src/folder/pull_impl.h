@@ -26,6 +26,7 @@ struct pull {
 	struct stored_place place; /* with the words for waiting led to the progress */
 	int64_t started_us;
 	struct stored stored;
+	struct key_file *key; /* NULL: files stay as they are stored */
 	struct stage stage;
 	atomic_bool is_over; /* a failure or an interruption: everybody stops */
 	atomic_uint_fast64_t bytes_done, files_done, retries;

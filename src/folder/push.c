@@ -85,6 +85,8 @@ static int push_scan(struct push *push, struct push_result *result, struct err *
 	if (push->digests_fd < 0)
 		return -(int)err->code;
 	struct walk_options options = { .links = push->options->links,
+					.is_sealed = push->key != NULL,
+					.cipher = push->options->cipher,
 					.is_interrupted = push->options->is_interrupted,
 					.tick = push_walk_tick };
 	int r = walk_folder(push->root_fd, &options, push->manifest_fd, push_walk_problem, push, &push->walk, err);
@@ -144,6 +146,11 @@ static int push_create_url(const struct push *push, const char *name, char *targ
 				 is_asked ? "chunk_size" : "chunk_wish", (unsigned long long)chunk_bytes);
 	if (options->copies > 0 && size < (int)target_size)
 		size += snprintf(target + size, target_size - (size_t)size, "&copies=%u", options->copies);
+	if (push->key != NULL && size < (int)target_size) {
+		char label[SEAL_LABEL_SIZE];
+		seal_label(options->cipher, push->key->id, label);
+		size += snprintf(target + size, target_size - (size_t)size, "&seal=%s", label);
+	}
 	if (options->resume != NULL && size < (int)target_size)
 		size += snprintf(target + size, target_size - (size_t)size, "&resume=%s", options->resume);
 	if (size >= (int)target_size)
@@ -465,7 +472,9 @@ static int push_run(struct push *push, struct push_result *result, struct err *e
 	if (r < 0)
 		return r;
 	fetch_limit_rate(push->fetch, push->options->limit_rate_bytes);
-	r = push_scan(push, result, err);
+	r = push->options->encrypt != NULL ? key_file_load(push->options->encrypt, &push->key, err) : 0;
+	if (r == 0)
+		r = push_scan(push, result, err);
 	if (r < 0)
 		return r;
 	r = push_create(push, result, err);
@@ -523,6 +532,7 @@ static void push_fini(struct push *push)
 	pthread_cond_destroy(&push->shared.planned_came);
 	pthread_cond_destroy(&push->shared.buffer_came);
 	pthread_mutex_destroy(&push->shared.lock);
+	key_file_free(&push->key);
 	mem_wipe(push->api_key_header, sizeof(push->api_key_header));
 	mem_wipe(push->transfer_key, sizeof(push->transfer_key));
 	free(push);

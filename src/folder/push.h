@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "folder/walk.h"
+#include "wire/seal.h"
 
 #define PUSH_PARALLEL_MAX 64
 #define PUSH_BATCH_SIZE   256
@@ -44,6 +45,8 @@ struct push_options {
 	 * slow, and patience (give_up_us) grows by the time that those under way need. */
 	uint64_t limit_rate_bytes;
 	enum digest_kind digest;
+	const char *encrypt;     /* the key file; NULL: the files are sent as they are */
+	enum seal_cipher cipher; /* with which they are encrypted */
 	enum walk_links links;
 	bool is_dry_run;
 	int priority;

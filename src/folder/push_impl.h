@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "folder/key_file.h"
 #include "folder/push.h"
 #include "folder/push_budget.h"
 #include "folder/push_file.h"
@@ -134,6 +135,7 @@ struct push_shared {
 	struct push_chunks free, ready;
 	struct push_note *note_head, **note_tail;
 	bool is_stopping;
+	atomic_bool is_over;  /* the same, for those who read a large file */
 	struct err fatal;     /* of a reader */
 	struct buf digests;   /* lines not yet written to the digests file */
 	int64_t digests_size; /* of the file */
@@ -174,6 +176,7 @@ struct push {
 	struct rng rng;
 	int root_fd, manifest_fd, digests_fd;
 	struct walk_result walk;
+	struct key_file *key; /* with which the files are encrypted; NULL: they are not */
 	char api_key_header[512];
 	char *source; /* host:/path, percent-encoded */
 	int64_t started_us;

@@ -122,6 +122,21 @@ static int set_digest(struct push_options *options, const char *label, const cha
 	return refuse(label, value, "none of: " DIGEST_NAMES, err);
 }
 
+static int set_encrypt(struct push_options *options, const char *label, const char *value, struct err *err)
+{
+	if (value[0] == '\0')
+		return err_set(err, ERR_USAGE, "%s is empty", label);
+	options->encrypt = value;
+	return 0;
+}
+
+static int set_cipher(struct push_options *options, const char *label, const char *value, struct err *err)
+{
+	if (seal_cipher_from_name(str_from(value), &options->cipher))
+		return 0;
+	return refuse(label, value, "none of: " SEAL_CIPHER_NAMES, err);
+}
+
 static int set_links(struct push_options *options, const char *label, const char *value, struct err *err)
 {
 	static const struct choice choices[] = {
@@ -205,6 +220,8 @@ static const struct option_row {
 	{ "give-up", set_give_up }, /* seconds without any acknowledgement */
 	{ "copies", set_copies },
 	{ "digest", set_digest },
+	{ "encrypt", set_encrypt },
+	{ "cipher", set_cipher },
 	{ "links", set_links },
 	{ "network", set_network },
 	{ "dry-run", set_dry_run },

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "folder/push_impl.h"
+#include "folder/sealer.h"
 #include "sys/fs.h"
 #include "sys/quiet.h"
 
@@ -22,7 +23,9 @@ struct reader {
 	bool is_single;        /* the object is one file in one chunk: hashed once, since both digests are the same */
 	/* The open file. */
 	struct push_file file;
-	struct manifest_entry entry;
+	struct manifest_entry entry;  /* as it is stored */
+	struct manifest_entry source; /* the same with the size that the file has here */
+	struct sealer *sealer;        /* NULL: files are sent as they are */
 	uint64_t file_at;
 	char file_hex[DIGEST_HEX_SIZE]; /* of the file that ended last */
 };
@@ -127,12 +130,46 @@ static void read_set_digested(struct push *push, uint64_t seq)
 }
 
 /* --- files --- */
+/* Nothing came where the manifest says that there are bytes. number: the system's word, 0 at the end of the file. */
+static int read_cut(struct reader *reader, int number)
+{
+	char reason[PUSH_REASON_SIZE] = "it shrank while it was read";
+	if (number != 0)
+		snprintf(reason, sizeof(reason), "it cannot be read: %s", strerror(number));
+	read_note(reader, number != 0, reason);
+	fs_close(&reader->file.fd);
+	return -ERR_SOURCE_CHANGED;
+}
+
+/* Whatever a sealer refused. A push that is stopped has nothing to note. */
+static int read_sealed_fault(struct reader *reader, int r, const struct err *err)
+{
+	if (r == -ERR_SOURCE_CHANGED)
+		read_note(reader, false, err->text);
+	else if (r != -ERR_WAITING)
+		return read_cut(reader, err->sys_errno);
+	fs_close(&reader->file.fd);
+	return -ERR_SOURCE_CHANGED;
+}
+
 static bool read_open(struct reader *reader)
 {
 	struct push *push = reader->push;
 	char reason[PUSH_REASON_SIZE];
-	if (!push_file_open(&reader->file, push->root_fd, push->options->links, &reader->entry, reason)) {
+	reader->source = reader->entry;
+	if (reader->sealer != NULL)
+		MUST(seal_plain_size(push->options->cipher, reader->entry.size_bytes, &reader->source.size_bytes));
+	if (!push_file_open(&reader->file, push->root_fd, push->options->links, &reader->source, reason)) {
 		read_note(reader, false, reason);
+		return false;
+	}
+	struct err err = ERR_INIT;
+	int r = reader->sealer == NULL
+			? 0
+			: sealer_open(reader->sealer, reader->file.fd, push->transfer_id, reader->source.path,
+				      reader->source.size_bytes, &push->shared.is_over, &err);
+	if (r < 0) {
+		(void)read_sealed_fault(reader, r, &err);
 		return false;
 	}
 	digest_restart(reader->file_digest);
@@ -146,8 +183,9 @@ static bool read_close(struct reader *reader, bool is_whole)
 	char reason[PUSH_REASON_SIZE];
 	if (is_whole)
 		digest_hex(reader->file_digest, reader->file_hex);
-	if (push_file_close(&reader->file, &reader->entry, is_whole ? reader->file_hex : NULL, reader->file_digest,
-			    reader->scratch, reason))
+	/* A sealed file was read twice and was the same each time, so it was what was read when the first reading ended: nothing is hashed again. */
+	const char *hex = is_whole && reader->sealer == NULL ? reader->file_hex : NULL;
+	if (push_file_close(&reader->file, &reader->source, hex, reader->file_digest, reader->scratch, reason))
 		return true;
 	read_note(reader, false, reason);
 	return false;
@@ -211,15 +249,16 @@ static void read_hash(struct reader *reader, const char *piece, size_t size)
 		digest_feed(reader->chunk_digest, piece, size);
 }
 
-/* Nothing came where the manifest says that there are bytes. number: the system's word, 0 at the end of the file. */
-static int read_cut(struct reader *reader, int number)
+static int read_piece(struct reader *reader, char *piece, size_t want, struct err *err)
 {
-	char reason[PUSH_REASON_SIZE] = "it shrank while it was read";
-	if (number != 0)
-		snprintf(reason, sizeof(reason), "it cannot be read: %s", strerror(number));
-	read_note(reader, number != 0, reason);
-	fs_close(&reader->file.fd);
-	return -ERR_SOURCE_CHANGED;
+	size_t got = 0;
+	int r;
+	if (reader->sealer != NULL) {
+		r = sealer_read(reader->sealer, reader->file_at, piece, want, err);
+		return r < 0 ? read_sealed_fault(reader, r, err) : 0;
+	}
+	r = fs_read_all(reader->file.fd, piece, want, (int64_t)reader->file_at, &got, err);
+	return r < 0 || got < want ? read_cut(reader, r < 0 ? err->sys_errno : 0) : 0;
 }
 
 /* Reads the object's next `size` bytes. With a target they are kept there, else they are only hashed. */
@@ -238,10 +277,9 @@ static int read_bytes(struct reader *reader, char *target, uint64_t size, struct
 		uint64_t left = reader->entry.size_bytes - reader->file_at;
 		size_t want = min_size((size_t)(left < size - done ? left : size - done), PUSH_PIECE_BYTES);
 		char *piece = target != NULL ? target + done : reader->scratch;
-		size_t got = 0;
-		r = fs_read_all(reader->file.fd, piece, want, (int64_t)reader->file_at, &got, err);
-		if (r < 0 || got < want)
-			return read_cut(reader, r < 0 ? err->sys_errno : 0);
+		r = read_piece(reader, piece, want, err);
+		if (r < 0)
+			return r;
 		read_hash(reader, piece, want);
 		reader->file_at += want;
 		done += want;
@@ -483,6 +521,8 @@ static void *read_main(void *owner)
 	reader.file_digest = digest_new(push->options->digest);
 	reader.chunk_digest = digest_new(push->options->digest);
 	reader.scratch = must_alloc(PUSH_PIECE_BYTES);
+	if (push->key != NULL)
+		reader.sealer = sealer_new(push->options->cipher, push->key->key);
 	struct err err = ERR_INIT;
 	while ((reader.object = read_take_object(&push->shared)) != NULL) {
 		int r = read_object(&reader, &err);
@@ -502,6 +542,7 @@ static void *read_main(void *owner)
 	}
 	digest_free(&reader.file_digest);
 	digest_free(&reader.chunk_digest);
+	sealer_free(&reader.sealer);
 	free(reader.scratch);
 	return NULL;
 }
@@ -510,6 +551,7 @@ int push_read_begin(struct push *push, struct err *err)
 {
 	struct push_shared *shared = &push->shared;
 	shared->is_stopping = false;
+	atomic_store(&shared->is_over, false);
 	shared->object_head = NULL;
 	shared->object_tail = &shared->object_head;
 	shared->object_count = shared->planned_count = 0;
@@ -552,6 +594,7 @@ void push_read_end(struct push *push)
 	struct push_shared *shared = &push->shared;
 	pthread_mutex_lock(&shared->lock);
 	shared->is_stopping = true;
+	atomic_store(&shared->is_over, true);
 	pthread_cond_broadcast(&shared->object_came);
 	pthread_cond_broadcast(&shared->planned_came);
 	pthread_cond_broadcast(&shared->buffer_came);

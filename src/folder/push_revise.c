@@ -238,12 +238,20 @@ static int revise_copy(struct revise_text *text, int64_t from, int64_t to, struc
 	return 0;
 }
 
-static int revise_line(struct revise_text *text, struct manifest_entry *entry, const struct revise_file *file,
-		       uint64_t *total_bytes, struct err *err)
+/* As the manifest has it: of the file as it is stored. */
+static uint64_t revise_size(const struct push *push, const struct revise_file *file)
+{
+	const uint64_t size_bytes = (uint64_t)file->now.st_size;
+	return push->key != NULL ? seal_stored_size(push->options->cipher, size_bytes) : size_bytes;
+}
+
+static int revise_line(const struct push *push, struct revise_text *text, struct manifest_entry *entry,
+		       const struct revise_file *file, uint64_t *total_bytes, struct err *err)
 {
 	struct buf line = BUF_INIT(MANIFEST_LINE_MAX + 64);
-	*total_bytes += (uint64_t)file->now.st_size - entry->size_bytes;
-	entry->size_bytes = (uint64_t)file->now.st_size;
+	const uint64_t size_bytes = revise_size(push, file);
+	*total_bytes += size_bytes - entry->size_bytes;
+	entry->size_bytes = size_bytes;
 	entry->mtime_ns = (int64_t)file->now.st_mtim.tv_sec * 1000000000 + file->now.st_mtim.tv_nsec;
 	entry->mode = file->now.st_mode & 07777;
 	manifest_write(&line, entry);
@@ -269,7 +277,7 @@ static int revise_lines(struct revision *revision, struct revise_text *text, str
 		if (r == 0)
 			r = err_set(err, ERR_INTERNAL, "the manifest file has lost an entry");
 		if (r > 0)
-			r = revise_line(text, &entry, &revision->files[i], total_bytes, err);
+			r = revise_line(revision->push, text, &entry, &revision->files[i], total_bytes, err);
 		if (r < 0)
 			return r;
 		copied = push_lines_place(lines);
@@ -317,8 +325,8 @@ static int revise_ask(struct revision *revision, const struct walk_result *walk,
 	char url[1024], crc_header[64];
 	for (size_t i = 0; i < revision->count; i++) {
 		const struct revise_file *file = &revision->files[i];
-		buf_printf(&body, "%llu %lld %lld %o\n", (unsigned long long)file->note->seq,
-			   (long long)file->now.st_size,
+		buf_printf(&body, "%llu %llu %lld %o\n", (unsigned long long)file->note->seq,
+			   (unsigned long long)revise_size(push, file),
 			   (long long)file->now.st_mtim.tv_sec * 1000000000 + file->now.st_mtim.tv_nsec,
 			   file->now.st_mode & 07777u);
 	}

@@ -19,8 +19,9 @@ struct create {
 	char batch[STORE_BATCH_MAX + 1];
 	char source[512];
 	enum digest_kind digest;
-	uint64_t chunk_bytes;      /* 0: whatever the scheduler cuts */
-	uint64_t chunk_wish_bytes; /* the same for a new transfer; one under way stays as it is */
+	char seal[SEAL_LABEL_SIZE]; /* "": the files are not encrypted */
+	uint64_t chunk_bytes;       /* 0: whatever the scheduler cuts */
+	uint64_t chunk_wish_bytes;  /* the same for a new transfer; one under way stays as it is */
 	uint64_t priority;
 	uint64_t copies; /* 0: as many as the scheduler's */
 	bool is_dry_run;
@@ -107,6 +108,21 @@ static int parse_digest(struct sched_call *c, struct create *create)
 		       str_display((struct str){ text, size }, shown, sizeof(shown)));
 }
 
+static int parse_seal(struct sched_call *c, struct create *create)
+{
+	enum seal_cipher cipher;
+	char text[256];
+	size_t size = 0;
+
+	if (!http_query(c->call, "seal", text, sizeof(text), &size))
+		return 0;
+	if (seal_label_parse((struct str){ text, size }, &cipher, NULL) &&
+	    str_copy((struct str){ text, size }, create->seal, sizeof(create->seal)))
+		return 0;
+	return err_set(&c->err, ERR_BAD_REQUEST,
+		       "the query's seal is not <cipher>:<16 hex digits>, the cipher one of " SEAL_CIPHER_NAMES);
+}
+
 int sched_read_crc(struct sched_call *c, uint32_t *ret_crc32c)
 {
 	struct str text = http_header(c->call, "X-Manifest-CRC32C");
@@ -180,6 +196,8 @@ static int parse_all(struct sched_call *c, struct create *create)
 	if (result == 0)
 		result = parse_digest(c, create);
 	if (result == 0)
+		result = parse_seal(c, create);
+	if (result == 0)
 		result = parse_numbers(c, create);
 	if (result == 0)
 		result = sched_read_crc(c, &create->told_crc32c);
@@ -234,6 +252,7 @@ static bool is_same_push(const struct store_transfer *old, const struct sched_ca
 {
 	return strcmp(old->user, c->user->name) == 0 && strcmp(old->manifest_digest, facts->digest) == 0 &&
 	       old->manifest_crc32c == facts->crc32c && old->digest == create->digest &&
+	       strcmp(old->seal, create->seal) == 0 &&
 	       (create->chunk_bytes == 0 || create->chunk_bytes == old->chunk_bytes);
 }
 
@@ -244,6 +263,7 @@ static int choose_over(struct sched_call *c, const struct plan_facts *facts, con
 	int result;
 
 	if (create->is_dry_run || old->state != TRANSFER_UPLOADING || old->digest != create->digest ||
+	    strcmp(old->seal, create->seal) != 0 ||
 	    (create->chunk_bytes != 0 && create->chunk_bytes != old->chunk_bytes))
 		return CHOOSE_SUPERSEDE;
 	create->changes = must_zalloc(PLAN_CHANGES_MAX, sizeof(*create->changes));
@@ -321,6 +341,7 @@ static void fill_transfer(struct sched_call *c, const struct plan_facts *facts, 
 	snprintf(transfer->manifest_digest, sizeof(transfer->manifest_digest), "%s", facts->digest);
 	transfer->manifest_crc32c = facts->crc32c;
 	transfer->digest = create->digest;
+	memcpy(transfer->seal, create->seal, sizeof(transfer->seal));
 	transfer->chunk_bytes = create->chunk_bytes != 0        ? create->chunk_bytes
 				: create->chunk_wish_bytes != 0 ? create->chunk_wish_bytes
 								: whole_pages(c->sched->chunk_bytes);
@@ -420,6 +441,7 @@ static int run_resume(struct sched_call *c, const struct plan_facts *facts)
 	const struct resume_ask ask = { .transfer_id = create->resume_id,
 					.batch = str_from(create->batch),
 					.digest = create->digest,
+					.seal = create->seal,
 					.chunk_bytes = create->chunk_bytes,
 					.manifest_fd = create->fd,
 					.facts = facts };

@@ -152,6 +152,7 @@ struct resume_ask {
 	const char *transfer_id;
 	struct str batch; /* empty: whatever it is */
 	enum digest_kind digest;
+	const char *seal;     /* "": not encrypted */
 	uint64_t chunk_bytes; /* 0: whatever it is */
 	int manifest_fd;
 	const struct plan_facts *facts;

@@ -131,6 +131,15 @@ static int check_terms(struct sched_call *c, const struct resume_ask *ask, const
 		err_hint(&c->err, "say --digest %s", digest_name(transfer->digest));
 		return -ERR_OTHER_FOLDER;
 	}
+	if (strcmp(ask->seal, transfer->seal) != 0) {
+		const char *seal = transfer->seal;
+
+		err_set(&c->err, ERR_OTHER_FOLDER, "transfer %s was begun %s%s", transfer->id,
+			seal[0] ? "with encrypted files, " : "without encryption", seal);
+		err_hint(&c->err, seal[0] ? "say --encrypt with the file of that key, and the same --cipher"
+					  : "leave out --encrypt");
+		return -ERR_OTHER_FOLDER;
+	}
 	if (ask->chunk_bytes != 0 && ask->chunk_bytes != transfer->chunk_bytes) {
 		err_set(&c->err, ERR_OTHER_FOLDER, "transfer %s is cut into chunks of %" PRIu64 " bytes", transfer->id,
 			transfer->chunk_bytes);

@@ -123,6 +123,7 @@ void sched_json_transfer(struct json *json, struct sched_call *c, const struct s
 	json_c(json, "batch_enc", batch_enc);
 	json_c(json, "state", transfer_state_name(transfer->state));
 	json_c(json, "digest", digest_name(transfer->digest));
+	json_c(json, "seal", transfer->seal);
 	json_c(json, "manifest_crc32c", crc);
 	json_i64(json, "version", transfer->version);
 	json_i64(json, "priority", transfer->priority);

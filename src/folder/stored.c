@@ -319,6 +319,12 @@ static int read_facts(const json_t *root, struct stored *stored, struct err *err
 	    count_from(root, "entries", &stored->entry_count) < 0 ||
 	    count_from(root, "files", &stored->file_count) < 0 || count_from(root, "bytes", &stored->total_bytes) < 0)
 		return err_set(err, ERR_PEER, "the scheduler's answer does not describe a transfer");
+	const char *seal = json_string_value(json_object_get(root, "seal"));
+	/* A scheduler from before there were any does not say it. */
+	stored->is_sealed = seal && seal[0] != '\0';
+	if (stored->is_sealed && !seal_label_parse(str_from(seal), &stored->cipher, stored->key_id))
+		return err_set(err, ERR_PEER,
+			       "the transfer's files are encrypted in a way that this heng does not know");
 	stored->is_in_place = json_is_true(json_object_get(root, "is_in_place"));
 	if (strcmp(state, "completed") != 0) {
 		err_set(err, ERR_STATE, "the transfer is %s, not completed",
@@ -384,6 +390,24 @@ int stored_open(const struct stored_place *place, struct stored *ret_stored, str
 	if (result < 0)
 		stored_close(ret_stored);
 	return result;
+}
+
+int stored_key(const struct stored *stored, const char *key_file, struct key_file **ret_key, struct err *err)
+{
+	*ret_key = NULL;
+	if (!stored->is_sealed)
+		return err_set(err, ERR_USAGE, "the transfer's files are not encrypted");
+	enum seal_cipher cipher;
+	if (!seal_cipher_from_name(str_from(seal_cipher_name(stored->cipher)), &cipher))
+		return err_set(err, ERR_USAGE, "the transfer was encrypted with %s, which this machine's OpenSSL lacks",
+			       seal_cipher_name(stored->cipher));
+	const int result = key_file_load(key_file, ret_key, err);
+	if (result < 0 || strcmp((*ret_key)->id, stored->key_id) == 0)
+		return result;
+	err_set(err, ERR_USAGE, "the key in '%.300s' is %s, but the transfer was encrypted with %s", key_file,
+		(*ret_key)->id, stored->key_id);
+	key_file_free(ret_key);
+	return -(int)ERR_USAGE;
 }
 
 void stored_close(struct stored *stored) { fs_close(&stored->manifest_fd); }

@@ -10,6 +10,7 @@
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/rng.h"
+#include "folder/key_file.h"
 #include "wire/manifest.h"
 
 struct stored_place {
@@ -32,7 +33,10 @@ int stored_given_up(const struct stored_place *place, int64_t silent_us, const s
 struct stored {
 	int manifest_fd; /* -1: closed */
 	enum digest_kind digest;
-	bool is_in_place; /* the folder is in the final store */
+	bool is_sealed; /* the files were encrypted by their sender, */
+	enum seal_cipher cipher;
+	char key_id[SEAL_ID_SIZE]; /* with this key */
+	bool is_in_place;          /* the folder is in the final store */
 	uint64_t entry_count, file_count, total_bytes;
 };
 
@@ -40,6 +44,8 @@ struct stored {
  * that a push could have sent. */
 int stored_open(const struct stored_place *place, struct stored *ret_stored, struct err *err);
 void stored_close(struct stored *stored);
+/* The key that opens the transfer's files; to be freed. -ERR_USAGE: they are not encrypted, or with another key. */
+int stored_key(const struct stored *stored, const char *key_file, struct key_file **ret_key, struct err *err);
 
 /* Each entry in the manifest's order, from the first; digest is "" but for files. Slices are valid during the callback only; a negative return
  * stops. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "folder/sealer.h"
 #include "folder/walk.h"
 #include "sys/fs.h"
 
@@ -26,6 +27,8 @@ struct verify {
 	struct verify_result result;
 	int root_fd;
 	struct digest *digest;
+	struct key_file *key;  /* NULL: the folder is compared as it is stored */
+	struct sealer *sealer; /* with it */
 	char *block;
 	struct hash128 *paths; /* of every stored entry; sorted once all are known */
 	size_t path_count;
@@ -86,12 +89,31 @@ static int read_through(struct verify *verify, int fd, uint64_t *ret_bytes, stru
 	return result;
 }
 
+/* Of a file as it would be stored: what was encrypted within the transfer has the same bytes again. */
+static int read_sealed(struct verify *verify, int fd, const struct manifest_entry *entry, uint64_t plain_bytes,
+		       struct err *err)
+{
+	int result = sealer_open(verify->sealer, fd, verify->options->place.transfer_id, entry->path, plain_bytes,
+				 verify->options->place.is_interrupted, err);
+
+	digest_restart(verify->digest);
+	for (uint64_t at = 0; result == 0 && at < entry->size_bytes; at += READ_BYTES) {
+		const size_t size = min_size(READ_BYTES, entry->size_bytes - at);
+
+		result = interrupted(verify, err);
+		if (result == 0)
+			result = sealer_read(verify->sealer, at, verify->block, size, err);
+		if (result == 0)
+			digest_feed(verify->digest, verify->block, size);
+	}
+	return result;
+}
+
 static int compare_content(struct verify *verify, const struct manifest_entry *entry, const char *stored_digest,
-			   struct err *err)
+			   uint64_t size_bytes, struct err *err)
 {
 	struct err why = ERR_INIT;
 	char hex[DIGEST_HEX_SIZE];
-	uint64_t size_bytes = 0;
 
 	/* A pipe in the file's place, put there meanwhile, does not hold us up. */
 	AUTO(fs_close)
@@ -100,7 +122,8 @@ static int compare_content(struct verify *verify, const struct manifest_entry *e
 		differs(verify, VERIFY_UNREADABLE, entry->path, "%s", strerror(-fd));
 		return 0;
 	}
-	int result = read_through(verify, fd, &size_bytes, &why);
+	int result = verify->sealer ? read_sealed(verify, fd, entry, size_bytes, &why)
+				    : read_through(verify, fd, &size_bytes, &why);
 	if (result == -ERR_WAITING) {
 		*err = why;
 		return result;
@@ -182,10 +205,15 @@ static int compare_entry(struct verify *verify, const struct manifest_entry *ent
 	if (entry->type != MANIFEST_FILE)
 		return 0;
 	verify->result.files++;
-	if ((uint64_t)st.st_size == entry->size_bytes)
-		return compare_content(verify, entry, stored_digest, err);
-	differs(verify, VERIFY_SIZE, entry->path, "%lld bytes here, %" PRIu64 " stored", (long long)st.st_size,
-		entry->size_bytes);
+	uint64_t wanted_bytes = entry->size_bytes;
+	if (verify->sealer && !seal_plain_size(verify->stored.cipher, entry->size_bytes, &wanted_bytes))
+		differs(verify, VERIFY_SIZE, entry->path, "%" PRIu64 " stored bytes are no encrypted file's",
+			entry->size_bytes);
+	else if ((uint64_t)st.st_size == wanted_bytes)
+		return compare_content(verify, entry, stored_digest, wanted_bytes, err);
+	else
+		differs(verify, VERIFY_SIZE, entry->path, "%lld bytes here, %" PRIu64 " stored", (long long)st.st_size,
+			wanted_bytes);
 	return 0;
 }
 
@@ -284,12 +312,15 @@ static int verify_all(struct verify *verify, struct err *err)
 		return err_set(err, ERR_NO_MEMORY, "no memory for %" PRIu64 " entries", verify->stored.entry_count);
 	verify->block = must_alloc(READ_BYTES);
 	verify->digest = digest_new(verify->stored.digest);
+	if (verify->key)
+		verify->sealer = sealer_new(verify->stored.cipher, verify->key->key);
 	int result = stored_each(&verify->stored, on_entry, verify, err);
 	if (result == 0) {
 		qsort(verify->paths, verify->path_count, sizeof(*verify->paths), compare_hashes);
 		result = stored_each(&verify->stored, on_folder, verify, err);
 	}
 	digest_free(&verify->digest);
+	sealer_free(&verify->sealer);
 	free(verify->block);
 	free(verify->paths);
 	return result;
@@ -305,7 +336,11 @@ int verify_folder(const struct verify_options *options, struct verify_result *re
 	if (result == 0)
 		result = stored_open(&options->place, &verify->stored, err);
 	if (result == 0) {
-		result = verify_all(verify, err);
+		if (options->decrypt)
+			result = stored_key(&verify->stored, options->decrypt, &verify->key, err);
+		if (result == 0)
+			result = verify_all(verify, err);
+		key_file_free(&verify->key);
 		stored_close(&verify->stored);
 	}
 	*ret_result = verify->result;

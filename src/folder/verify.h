@@ -22,6 +22,8 @@ const char *verify_kind_name(enum verify_kind kind);
 struct verify_options {
 	struct stored_place place;
 	const char *folder;
+	const char *
+		decrypt; /* the key file: the folder is compared as it is before it is encrypted; NULL: as it is stored */
 	/* Raw path ("." is the folder itself) and, in words, what is here and what was stored. */
 	void (*difference)(void *owner, enum verify_kind kind, struct str path, const char *detail);
 	void *owner;

@@ -138,7 +138,9 @@ static int walk_emit(struct walk *walk, enum manifest_type type, const struct st
 		return 0;
 	}
 	if (type == MANIFEST_FILE) {
-		entry.size_bytes = (uint64_t)st->st_size;
+		entry.size_bytes = walk->options->is_sealed
+					   ? seal_stored_size(walk->options->cipher, (uint64_t)st->st_size)
+					   : (uint64_t)st->st_size;
 		walk->result.file_count++;
 		walk->result.total_bytes += entry.size_bytes;
 	}

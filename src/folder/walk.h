@@ -7,10 +7,13 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "wire/seal.h"
 
 enum walk_links { WALK_LINKS_REFUSE, WALK_LINKS_KEEP, WALK_LINKS_SKIP, WALK_LINKS_FOLLOW };
 struct walk_options {
 	enum walk_links links;
+	bool is_sealed; /* the files' sizes are written as those that `cipher` makes of them */
+	enum seal_cipher cipher;
 	const atomic_bool *is_interrupted; /* NULL, or looked at on the way: then the walk ends with ERR_WAITING */
 	/* NULL, or called now and then on the way, also within one large folder: what was found so far. */
 	void (*tick)(void *owner, uint64_t file_count, uint64_t total_bytes);

@@ -190,6 +190,7 @@ int heng_pull(struct heng_op *op, const char *transfer_id, const char *target, s
 		struct pull_options options = { .place = place_of(op, transfer_id),
 						.target = target,
 						.parallel = set.parallel,
+						.decrypt = set.encrypt,
 						.progress = on_progress,
 						.owner = op };
 		options.place.give_up_us = set.give_up_us;
@@ -224,9 +225,11 @@ int heng_verify(struct heng_op *op, const char *folder, const char *transfer_id,
 	if (result == 0) {
 		struct push_options set = { .parallel = 0 };
 		take_options(op, &set);
-		struct verify_options options = {
-			.place = place_of(op, transfer_id), .folder = folder, .difference = on_difference, .owner = op
-		};
+		struct verify_options options = { .place = place_of(op, transfer_id),
+						  .folder = folder,
+						  .decrypt = set.encrypt,
+						  .difference = on_difference,
+						  .owner = op };
 		options.place.give_up_us = set.give_up_us;
 		result = verify_folder(&options, &compared, &run.err);
 		facts_say(&op->facts, HENG_TRANSFER_ID, transfer_id);

@@ -4,6 +4,7 @@
 #define HENG_PLUG_STORE_H
 
 #include "base/digest.h"
+#include "wire/seal.h"
 #include "base/err.h"
 #include "base/rng.h"
 #include "base/str.h"
@@ -36,6 +37,8 @@ struct store_transfer {
 	char manifest_digest[33];        /* XXH3-128 of the manifest */
 	uint32_t manifest_crc32c;
 	enum digest_kind digest;
+	char seal
+		[SEAL_LABEL_SIZE]; /* how the client encrypted the files, cipher and key id (wire/seal.h); "": it did not */
 	uint64_t chunk_bytes, pack_bytes;
 	uint64_t entry_count, file_count, object_count, chunk_count, total_bytes;
 	uint64_t stored_chunk_count, stored_bytes; /* filled by the getters */

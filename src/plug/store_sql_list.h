@@ -8,8 +8,8 @@ SQL(SAVE_RELEASE, "RELEASE job")
 SQL(TRANSFER_INSERT,
     "INSERT INTO transfers (id, \"user\", batch, source, manifest_digest, manifest_crc32c, digest, chunk_bytes, "
     "pack_bytes,"
-    " state, version, is_retryable, priority, reason, client_addr, created_us, updated_us, completed_us, copies)"
-    " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,'distributing',0,?10,?11,?12,?13,?14,?15,0,?16) RETURNING num")
+    " state, version, is_retryable, priority, reason, client_addr, created_us, updated_us, completed_us, copies, seal)"
+    " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,'distributing',0,?10,?11,?12,?13,?14,?15,0,?16,?17) RETURNING num")
 SQL(TRANSFER_PLANNED,
     "UPDATE transfers SET state='uploading', version=1, entry_count=?2, file_count=?3, object_count=?4, chunk_count=?5,"
     " total_bytes=?6, pending_count=?7, stored_count=?8, digest_failed_count=?9, lost_count=?10, merged_count=?11,"
@@ -35,7 +35,7 @@ SQL(COPIES_SET, "UPDATE transfers SET copies=?2, is_copies_waived=?3, version=ve
 	" object_count, chunk_count, total_bytes, stored_count+merged_count, stored_bytes, state, version, " \
 	"is_retryable, priority,"                                                                            \
 	" reason, client_addr, created_us, updated_us, completed_us, copies, copied_count, copied_bytes, "   \
-	"is_copies_waived"
+	"is_copies_waived, seal"
 SQL(TRANSFER_GET, "SELECT " TRANSFER_COLUMNS " FROM transfers WHERE id=?1")
 SQL(TRANSFER_BY_BATCH,
     "SELECT " TRANSFER_COLUMNS " FROM transfers WHERE batch=?1 AND state<>'failed' ORDER BY num DESC LIMIT 1")

@@ -57,6 +57,7 @@ static int plan_transfer(struct store_plan *plan, const struct store_transfer *t
 	sql_bind_i64(stmt, 14, transfer->created_wall_us);
 	sql_bind_i64(stmt, 15, transfer->updated_wall_us);
 	sql_bind_i64(stmt, 16, transfer->copies > 1 ? transfer->copies : 1);
+	sql_bind_text(stmt, 17, transfer->seal);
 	if (sql_row(conn, stmt, err, "inserting the transfer") <= 0)
 		return -ERR_STORE;
 	plan->transfer_num = sql_i64(stmt, 0);
@@ -187,16 +188,19 @@ static int plan_totals(struct store_plan *plan, const struct store_transfer *tra
 int sql_plan_commit(struct store_plan **plan, const struct store_transfer *transfer, struct err *err)
 {
 	struct store_plan *p = *plan;
+	char detail[64];
 	const struct store_audit row = {
 		.at_wall_us = transfer->updated_wall_us,
 		.kind = "state",
 		.transfer_id = p->transfer_id,
 		.user = transfer->user,
 		.outcome = transfer_state_name(TRANSFER_UPLOADING),
-		.detail = "planned",
+		.detail = detail,
 	};
 	int result = sql_rows_flush(p, err);
 
+	/* By the key's id an auditor tells who could read it. */
+	snprintf(detail, sizeof(detail), "planned%s%s", transfer->seal[0] ? ", encrypted " : "", transfer->seal);
 	if (result == 0)
 		result = sql_plan_check(p, transfer, err);
 

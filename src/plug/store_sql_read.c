@@ -58,6 +58,7 @@ static int read_transfer(struct sql_stmt *stmt, struct store_transfer *ret, stru
 	ret->copied_chunk_count = sql_u64(stmt, 26);
 	ret->copied_bytes = sql_u64(stmt, 27);
 	ret->is_copies_waived = sql_i64(stmt, 28) != 0;
+	sql_text(stmt, 29, ret->seal, sizeof(ret->seal));
 	return 0;
 }
 

@@ -133,6 +133,8 @@ static const struct migration {
 	  " strftime('%Y-%m-%dT%H:%M:%fZ', finished_us / 1e6, 'unixepoch') AS finished, lower(hex(hash)) AS hash FROM "
 	  "audit;",
 	  NULL },
+	/* How the client encrypted the files: cipher and key id; '' where it did not. */
+	{ "ALTER TABLE transfers ADD COLUMN seal TEXT NOT NULL DEFAULT '';", NULL },
 };
 
 static int schema_number(struct sqlite_conn *conn, const char *sql, int64_t *ret_value, struct err *err)

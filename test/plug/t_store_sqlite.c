@@ -137,6 +137,7 @@ static void test_sqlite_brings_an_old_file_up_to_date(void **state)
 	(void)ask(w, "ALTER TABLE transfers DROP COLUMN is_copies_waived");
 	(void)ask(w, "CREATE VIEW chunk_view AS SELECT * FROM chunks");
 	(void)ask(w, "ALTER TABLE transfers DROP COLUMN last_file_id");
+	(void)ask(w, "ALTER TABLE transfers DROP COLUMN seal");
 	(void)ask(w, "DROP INDEX transfers_idle");
 	(void)ask(w, "DROP INDEX transfers_uncleaned");
 	(void)ask(w, "DROP TABLE node_orders");
