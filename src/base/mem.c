@@ -1,5 +1,7 @@
 #include "base/mem.h"
 
+#include <sys/mman.h>
+
 #define ALIGNMENT   16
 #define BLOCK_BYTES ((size_t)4096)
 
@@ -74,4 +76,44 @@ void mem_wipe(void *data, size_t size_bytes)
 {
 	if (size_bytes > 0)
 		explicit_bzero(data, size_bytes);
+}
+
+#define HUGE_PAGE_BYTES (2 * MIB)
+
+static size_t large_bytes(size_t size_bytes)
+{
+	const size_t page = size_bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 4 * KIB;
+
+	return (size_bytes + page - 1) / page * page;
+}
+
+void *mem_large_alloc(size_t size_bytes)
+{
+	const size_t size = large_bytes(size_bytes);
+	char *data;
+
+	if (size < size_bytes || size > SIZE_MAX - HUGE_PAGE_BYTES)
+		return NULL;
+	if (size < HUGE_PAGE_BYTES) {
+		data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		return data == MAP_FAILED ? NULL : data;
+	}
+	/* Only what begins at a multiple of a huge page can be one: more than is needed, then the ends go back. */
+	data = mmap(NULL, size + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (data == MAP_FAILED)
+		return NULL;
+	const size_t before = (HUGE_PAGE_BYTES - (uintptr_t)data % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+
+	if (before > 0)
+		(void)munmap(data, before);
+	(void)munmap(data + before + size, HUGE_PAGE_BYTES - before);
+	/* A kernel without huge pages gives small ones. */
+	(void)madvise(data + before, size, MADV_HUGEPAGE);
+	return data + before;
+}
+
+void mem_large_free(void *data, size_t size_bytes)
+{
+	if (data)
+		(void)munmap(data, large_bytes(size_bytes));
 }

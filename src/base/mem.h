@@ -1,4 +1,4 @@
-/* Arenas: one per request or transfer, dropped whole. */
+/* Memory with a purpose of its own: arenas (one per request or transfer, dropped whole), large buffers, secrets. */
 #ifndef HENG_BASE_MEM_H
 #define HENG_BASE_MEM_H
 
@@ -17,6 +17,11 @@ struct arena {
 void *arena_alloc(struct arena *arena, size_t size_bytes);
 char *arena_strdup(struct arena *arena, struct str s); /* NUL-terminated */
 void arena_fini(struct arena *arena);
+
+/* A buffer of megabytes, on huge pages where the kernel has them: 4 KiB at a time, filling a new one for the first time costs more than what is
+ * read into it. NULL when there is no memory; not zeroed by promise. Freed with the same size; NULL is fine. */
+void *mem_large_alloc(size_t size_bytes);
+void mem_large_free(void *data, size_t size_bytes);
 
 /* Overwrites memory that held a secret in a way the compiler may not leave out. */
 void mem_wipe(void *data, size_t size_bytes);

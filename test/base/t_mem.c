@@ -90,6 +90,24 @@ static void test_must_alloc(void **state UNUSED)
 	free(nothing);
 }
 
+static void test_large_buffers(void **state UNUSED)
+{
+	static const size_t sizes[] = { 1, 4 * KIB, 100 * KIB, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 9 * MIB };
+
+	for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+		unsigned char *data = mem_large_alloc(sizes[i]);
+
+		assert_non_null(data);
+		if (sizes[i] >= 2 * MIB)
+			assert_int_equal((uintptr_t)data % (2 * MIB), 0);
+		data[0] = data[sizes[i] - 1] = 7; /* both ends are there */
+		mem_large_free(data, sizes[i]);
+	}
+	assert_null(mem_large_alloc(SIZE_MAX));
+	assert_null(mem_large_alloc(SIZE_MAX / 2));
+	mem_large_free(NULL, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -99,6 +117,7 @@ int main(void)
 		cmocka_unit_test(test_strdup),
 		cmocka_unit_test(test_wipe),
 		cmocka_unit_test(test_must_alloc),
+		cmocka_unit_test(test_large_buffers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
