@@ -1,8 +1,9 @@
 /* The audit's old rows go to a file of their own, and only then out of the table. Each step begins with what is durable: the file is complete under
- * its name and its folder synced before the first row goes; a scheduler that dies in between has the rows in both places, and writes the
- * same file again. A chain that does not hold goes nowhere: what was done to it is to be seen first. */
+ * its name and its folder synced before the first row goes; a scheduler that dies in between has the rows in both places, and writes such a
+ * file again. A chain that does not hold goes nowhere: what was done to it is to be seen first. */
 #include "folder/sched_audit.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -85,7 +86,23 @@ static int write_rows(struct archive *archive)
 	return flush(archive, err);
 }
 
-/* Complete and durable under its name, which says which rows are in it. One that a crash left is the same, or has fewer rows. */
+/* Other files that begin with the same row: written by a scheduler that died before it took their rows out, so all they have is in the table still, and
+ * in this file or a later one. */
+static void drop_leftovers(const struct archive *archive)
+{
+	const size_t first_size = sizeof("audit-00000000000000000000-") - 1;
+	DIR *dir = opendir(archive->c->sched->archive_dir);
+	const struct dirent *item;
+
+	while (dir && (item = readdir(dir))) {
+		if (strncmp(item->d_name, archive->name, first_size) == 0 && strcmp(item->d_name, archive->name) != 0)
+			(void)unlinkat(archive->dir_fd, item->d_name, 0);
+	}
+	if (dir)
+		(void)closedir(dir);
+}
+
+/* Complete and durable under its name, which says which rows are in it. */
 static int keep_file(struct archive *archive)
 {
 	struct err *err = &archive->c->err;
@@ -96,7 +113,11 @@ static int keep_file(struct archive *archive)
 	audit_file_name(archive->from.id + 1, archive->last.id, archive->name);
 	if (result == 0)
 		result = fs_rename(archive->dir_fd, PART_NAME, archive->dir_fd, archive->name, false, err);
-	return result < 0 ? result : fs_sync_dir(archive->dir_fd, "the folder of archives", err);
+	if (result == 0)
+		result = fs_sync_dir(archive->dir_fd, "the folder of archives", err);
+	if (result == 0)
+		drop_leftovers(archive);
+	return result;
 }
 
 static int cut(struct archive *archive)

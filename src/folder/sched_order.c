@@ -1,5 +1,5 @@
 /* POST nodes/:id: what an operator orders about a node. */
-#include "folder/sched_impl.h"
+#include "folder/sched_audit.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -102,15 +102,9 @@ static int answer_node(struct sched_call *c, const char *node_id, uint64_t lost_
 static int run_order(struct sched_call *c)
 {
 	struct pool_order order;
-	char node_id[STORE_NODE_ID_SIZE], what[32], client[SOCK_TEXT_SIZE], detail[128];
-	struct store_audit row = {
-		.at_wall_us = clock_wall_us(),
-		.kind = "operator",
-		.user = c->user->name,
-		.node_id = node_id,
-		.outcome = what,
-		.detail = detail,
-	};
+	char node_id[STORE_NODE_ID_SIZE], what[32], detail[128];
+	struct sched_audit_room room;
+	struct store_audit row;
 	uint64_t lost_count = 0;
 	int result = read_order(buf_str(&c->body), &order, &c->err);
 
@@ -119,7 +113,9 @@ static int run_order(struct sched_call *c)
 	if (!str_copy(http_param(c->call, "id"), node_id, sizeof(node_id)))
 		return err_set(&c->err, ERR_NO_NODE, "a node id has at most %zu characters", sizeof(node_id) - 1);
 	order_text(&order, what, sizeof(what));
-	(void)snprintf(detail, sizeof(detail), "from %s", sock_addr_text(http_peer(c->call), client));
+	sched_audit_note(c, "operator", what, NULL, detail, &row, &room);
+	row.node_id = node_id;
+	(void)snprintf(detail, sizeof(detail), "from %s", room.client_addr);
 	result = pool_order(c->sched->pool, node_id, &order, &row, &lost_count, &c->err);
 	if (result < 0)
 		return result;

@@ -1,6 +1,6 @@
 /* What was stored, given back: the manifest that lies beside the final folder, and the bytes of the folder's files. A client names a file by its
  * entry's number and never by a path, so no path of a client is ever opened. */
-#include "folder/sched_impl.h"
+#include "folder/sched_audit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,14 +96,11 @@ static int record(struct sched_call *c, const struct pulled_who *who, const char
 {
 	struct store *store = c->sched->store;
 	char detail[sizeof(who->host) + sizeof("from ")];
-	const struct store_audit row = { .at_wall_us = clock_wall_us(),
-					 .kind = "pulled",
-					 .transfer_id = who->transfer_id,
-					 .user = who->user,
-					 .outcome = what,
-					 .detail = detail };
+	struct sched_audit_room room;
+	struct store_audit row;
 
 	snprintf(detail, sizeof(detail), "from %s", who->host);
+	sched_audit_note(c, "pulled", what, who->transfer_id, detail, &row, &room);
 	int result = store->ops->audit(store, &row, &c->err);
 	if (result == 0)
 		return 0;
