@@ -26,6 +26,7 @@ ERR(EXPECT, 1109, NO, 417, "expectation_failed")
 ERR(HTTP_VERSION, 1110, NO, 505, "http_version")
 ERR(NOT_IMPLEMENTED, 1111, NO, 501, "not_implemented")
 ERR(RANGE, 1112, NO, 416, "range")
+ERR(TLS, 1113, OTHER, 502, "tls")
 
 ERR(UNAUTHENTICATED, 1200, NO, 401, "unauthenticated")
 ERR(FORBIDDEN, 1201, NO, 403, "forbidden")

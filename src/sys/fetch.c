@@ -11,7 +11,7 @@
 #include "base/bucket.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "sys/fetch.h"
+#include "sys/fetch_tls.h"
 #include "sys/sock.h"
 
 #define CONNECT_TIMEOUT_US  (5 * SEC_US)
@@ -31,6 +31,7 @@ _Static_assert(sizeof(((struct fetch_call *)NULL)->reason) >= CURL_ERROR_SIZE, "
 
 struct fetch {
 	CURLM *multi;
+	struct tls *tls; /* NULL: none */
 	struct fetch_call *running;
 	struct fetch_call *stillborn; /* could not be started: done is called in the next step */
 	size_t running_count;         /* of both */
@@ -62,6 +63,12 @@ int fetch_new(struct fetch **ret_fetch, struct err *err)
 	(*ret_fetch)->multi = multi;
 	(*ret_fetch)->queue_tail = &(*ret_fetch)->queue_head;
 	return 0;
+}
+
+void fetch_use_tls(struct fetch *fetch, struct tls *tls)
+{
+	MUST(fetch->running_count == 0);
+	fetch->tls = tls;
 }
 
 /* --- the limit of the rate: calls take turns, so that a slow rate starves none of them --- */
@@ -172,6 +179,7 @@ static void release(struct fetch *fetch, struct fetch_call *call)
 	}
 	curl_slist_free_all(call->header_list);
 	call->header_list = NULL;
+	tls_context_drop(&call->tls);
 }
 
 void fetch_free(struct fetch **fetch_ptr)
@@ -385,6 +393,9 @@ static int prepare(struct fetch *fetch, struct fetch_call *call)
 	set_limits(call->easy, call);
 	set_callbacks(call->easy, call);
 	set_method(call->easy, call);
+	if (fetch->tls)
+		call->tls = tls_take(fetch->tls);
+	fetch_tls_set(call->easy, call->tls, call->is_anonymous);
 	if (add_headers(call) < 0)
 		return -(int)call->err.code;
 	/* libcurl copies it; what is wrong with its form shows when the call runs. */
@@ -424,7 +435,10 @@ size_t fetch_running_count(const struct fetch *fetch) { return fetch->running_co
 
 static enum err_code code_of(CURLcode result, const struct fetch_call *call)
 {
+	if (fetch_tls_is_refusal(result, call->reason))
+		return ERR_TLS;
 	switch (result) {
+	case CURLE_SSL_CONNECT_ERROR:
 	case CURLE_COULDNT_RESOLVE_HOST:
 	case CURLE_COULDNT_CONNECT:
 		return ERR_CONNECT;
@@ -462,8 +476,12 @@ static void explain_failure(struct fetch_call *call, CURLcode result)
 		enum err_code code = code_of(result, call);
 		err_set(&call->err, code, "%s %.200s: %s", call->method, call->url,
 			call->reason[0] ? call->reason : curl_easy_strerror(result));
-		if (code == ERR_CONNECT)
+		if (code == ERR_TLS || result == CURLE_SSL_CONNECT_ERROR)
+			fetch_tls_hint(&call->err, result, call->reason);
+		else if (code == ERR_CONNECT)
 			err_hint(&call->err, "is the server running, and is its address right?");
+		else if (code == ERR_PEER && strncmp(call->url, "http:", 5) == 0)
+			err_hint(&call->err, "does the server speak TLS? then its URL begins with https://");
 	}
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "sys/tls.h"
 
 struct fetch;
 struct fetch_call;
@@ -24,6 +25,7 @@ struct fetch_call {
 	int64_t connect_timeout_us;        /* 0: 5 s */
 	int64_t timeout_us;                /* the whole call; 0: none */
 	int64_t stall_timeout_us;          /* less than 1 byte/s for this long ends it; 0: 30 s */
+	bool is_anonymous;                 /* shows no certificate of our own: who is called has no business with it */
 	const atomic_bool *is_interrupted; /* of fetch_do: NULL, or set from anywhere: the call ends with ERR_WAITING */
 	/* The answer's body: pieces go to sink (return false to stop the call, with err filled if there is something to
 	 * say); without a sink they are collected in answer (set its limit). */
@@ -35,13 +37,14 @@ struct fetch_call {
 	/* Answered. */
 	int status; /* HTTP status, 0 when none came */
 	struct err
-		err; /* transport failure (ERR_CONNECT, ERR_TIMEOUT, ERR_CLOSED, ERR_PEER), or, for status >= 400, the server's own
+		err; /* transport failure (ERR_CONNECT, ERR_TIMEOUT, ERR_CLOSED, ERR_PEER, ERR_TLS), or, for status >= 400, the server's own
 				    error read by json_err_read from `answer` (a sink is not fed then: the body of an error goes to answer) */
 	bool is_request_sent;   /* some of the request may have reached the server */
 	int64_t retry_after_us; /* from Retry-After, or 0 */
 	int64_t bytes_sent;     /* body bytes so far, updated while the call runs */
 	/* The rest belongs to fetch. */
 	void *easy, *header_list;
+	struct tls_context *tls;
 	bool is_running, is_expecting_error_body, is_answer_full, is_queued;
 	struct fetch *fetch;
 	struct fetch_call *queue_next;
@@ -56,6 +59,9 @@ void fetch_free(struct fetch **fetch); /* running calls are dropped without a ca
 /* Bodies of all calls together go at this rate from now on, in turns of about 20 ms each (see base/bucket.h for the limits); 0: as fast as they can.
  * Bytes that a broken connection makes go twice count twice. Not while calls run. */
 void fetch_limit_rate(struct fetch *fetch, uint64_t rate_bytes);
+/* For https: who is believed (its `ca`; without one, the authorities of this system) and what is shown to who asks (its certificate). What its files
+ * hold when a connection is made counts for that connection. tls: NULL, or outlives the fetch. Not while calls run. */
+void fetch_use_tls(struct fetch *fetch, struct tls *tls);
 /* Makes the call, new or used, a POST of the body with these two headers ("Name: value"): nothing of a former use is left. Limits, answer, done and
  * owner are the caller's to fill. */
 void fetch_call_post(struct fetch_call *call, const char *url, const char *key_header, const char *type_header,
