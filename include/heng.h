@@ -63,13 +63,18 @@ HENG_API const char *heng_error_text(const struct heng_error *error); /* one lin
 HENG_API const char *heng_error_hint(const struct heng_error *error); /* what to do, or "" */
 HENG_API void heng_error_free(struct heng_error *error);              /* NULL allowed */
 
-/* Where the scheduler is, and who asks: url is http://host:port, api_key one word. Nothing is connected yet. Returns an enum heng_result. */
+/* Where the scheduler is, and who asks: url is http://host:port or https://host:port, api_key one word. Nothing is connected yet. Returns an enum heng_result. */
 struct heng_client;
 HENG_API int heng_client_new(struct heng_client **ret_client, const char *url, const char *api_key,
 			     struct heng_error **ret_error);
 /* The same with the key as the only word of a file. */
 HENG_API int heng_client_new_key_file(struct heng_client **ret_client, const char *url, const char *key_file,
 				      struct heng_error **ret_error);
+/* For a scheduler at https://host:port, before the first operation: whose servers are believed, and the certificate that is shown to the scheduler.
+ * Paths of PEM files, each NULL where there is none; certificate and key come together; ca NULL: the system's authorities. The files are read now;
+ * nobody but its owner may have access to the key. */
+HENG_API int heng_client_set_tls(struct heng_client *client, const char *ca, const char *certificate, const char *key,
+				 struct heng_error **ret_error);
 /* NULL allowed. Operations that still exist keep what they need. */
 HENG_API void heng_client_free(struct heng_client *client);
 

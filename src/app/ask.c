@@ -45,11 +45,12 @@ static void ask_sort_nodes(json_t *root)
 static int ask_by(bool is_post, const struct cmd *cmd, const char *const *values, const char *path, json_t **ret_root,
 		  struct err *err)
 {
-	struct client client;
+	struct client client = { 0 };
 	*ret_root = NULL;
 	int r = client_open(cmd, values, &client, err);
 	if (r == 0)
 		r = client_ask(&client, is_post, path, ret_root, err);
+	client_fini(&client);
 	if (*ret_root != NULL && json_object_get(*ret_root, "nodes") != NULL)
 		ask_sort_nodes(*ret_root);
 	if (*ret_root != NULL && cmd_value(cmd, values, "json") != NULL) {

@@ -5,23 +5,32 @@
 
 #include "folder/push_option.h"
 
+static const char *client_word(const struct cmd *cmd, const char *const *values, const char *option,
+			       const char *variable)
+{
+	const char *word = cmd_value(cmd, values, option);
+	return word != NULL ? word : getenv(variable);
+}
+
 int client_open(const struct cmd *cmd, const char *const *values, struct client *ret_client, struct err *err)
 {
-	const char *url = cmd_value(cmd, values, "to"), *key_file = cmd_value(cmd, values, "key-file");
+	const char *url = client_word(cmd, values, "to", "HENG_URL");
+	const char *key_file = client_word(cmd, values, "key-file", "HENG_KEY_FILE");
 	*ret_client = (struct client){ 0 };
-	if (url == NULL)
-		url = getenv("HENG_URL");
 	if (url == NULL || url[0] == '\0')
 		url = "http://127.0.0.1:7080";
-	if (key_file == NULL)
-		key_file = getenv("HENG_KEY_FILE");
 	if (key_file == NULL || key_file[0] == '\0') {
 		err_set(err, ERR_USAGE, "no API key");
 		err_hint(err, "name the file it is in: --key-file FILE, or HENG_KEY_FILE");
 		return -(int)ERR_USAGE;
 	}
 	int r = client_url(url, ret_client->url, sizeof(ret_client->url), err);
-	return r < 0 ? r : client_key_file(key_file, ret_client->key, sizeof(ret_client->key), err);
+	if (r == 0)
+		r = client_key_file(key_file, ret_client->key, sizeof(ret_client->key), err);
+	return r < 0 ? r
+		     : client_tls(ret_client, client_word(cmd, values, "ca", "HENG_CA"),
+				  client_word(cmd, values, "cert", "HENG_CERT"),
+				  client_word(cmd, values, "cert-key", "HENG_CERT_KEY"), err);
 }
 
 int client_progress(const struct cmd *cmd, const char *const *values, bool *ret_json, struct err *err)

@@ -6,14 +6,17 @@
 #include "base/json.h"
 #include "folder/client.h"
 
-#define CLIENT_OPTIONS                                                                           \
-	{ "to", 0, "URL", "the scheduler, http://host:port (HENG_URL; http://127.0.0.1:7080)" }, \
-		{ "key-file", 0, "FILE", "file with your API key (HENG_KEY_FILE)" },             \
-	{                                                                                        \
-		"json", 0, NULL, "answer in JSON"                                                \
+#define CLIENT_OPTIONS                                                                                                 \
+	{ "to", 0, "URL", "the scheduler, http[s]://host:port (HENG_URL; http://127.0.0.1:7080)" },                    \
+		{ "key-file", 0, "FILE", "file with your API key (HENG_KEY_FILE)" },                                   \
+		{ "ca", 0, "FILE", "PEM file of the authorities whose servers are believed (HENG_CA; the system's)" }, \
+		{ "cert", 0, "FILE", "PEM file of your certificate, shown to the scheduler (HENG_CERT)" },             \
+		{ "cert-key", 0, "FILE", "PEM file of its key, mode 0600 (HENG_CERT_KEY)" },                           \
+	{                                                                                                              \
+		"json", 0, NULL, "answer in JSON"                                                                      \
 	}
 
-/* From --to and --key-file, else the environment. */
+/* From --to, --key-file, --ca, --cert and --cert-key, else the environment. client_fini it, also when this fails. */
 int client_open(const struct cmd *cmd, const char *const *values, struct client *ret_client, struct err *err);
 
 #define CLIENT_PROGRESS_OPTION                                                                        \

@@ -83,7 +83,7 @@ static void print_node(const json_t *root, bool is_lost)
 int cmd_ctl_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)
 {
 	struct err err = ERR_INIT;
-	struct client client;
+	struct client client = { 0 };
 	struct buf answer = BUF_INIT(MIB);
 	char body[64], path[128];
 	json_t *root = NULL;
@@ -94,6 +94,7 @@ int cmd_ctl_run(const struct cmd *cmd, int operand_count, char **operands, const
 		snprintf(path, sizeof(path), "/api/v1/nodes/%s", operands[1]);
 		r = client_post(&client, path, str_from(body), &answer, &err);
 	}
+	client_fini(&client);
 	if (r == 0 && cmd_value(cmd, values, "json") != NULL) {
 		printf("%.*s\n", STR_ARG(str_trim(buf_str(&answer))));
 	} else if (r == 0) {

@@ -51,7 +51,7 @@ static void nodes_why(const json_t *item, struct buf *why)
 		buf_printf(why, "%s%s", why->size > 0 ? "; " : "", ask_word(item, "diagnosis", text, sizeof(text)));
 }
 
-#define NODES_FORMAT "%-12s %-21s %-11s %-8s %-9s %-8s %-4s %6s %13s %6s %6s %7s %21s  %s\n"
+#define NODES_FORMAT "%-12s %-29s %-11s %-8s %-9s %-8s %-4s %6s %13s %6s %6s %7s %21s  %s\n"
 
 static void nodes_print(const json_t *item)
 {

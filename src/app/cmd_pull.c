@@ -63,7 +63,7 @@ int cmd_pull_run(const struct cmd *cmd, int operand_count, char **operands, cons
 {
 	(void)operand_count;
 	struct err err = ERR_INIT;
-	struct client client;
+	struct client client = { 0 };
 	struct progress_view view;
 	struct pull_result result = { 0 };
 	struct pull_options options = { .place = { .transfer_id = operands[0], .is_interrupted = &pull_is_stopped },
@@ -86,6 +86,7 @@ int cmd_pull_run(const struct cmd *cmd, int operand_count, char **operands, cons
 	if (r == 0) {
 		options.place.url = client.url;
 		options.place.api_key = client.key;
+		options.place.tls = client.tls;
 		options.parallel = (unsigned)parallel;
 		options.decrypt = cmd_value(cmd, values, "decrypt");
 		progress_init(&view, is_quiet, is_json, is_progress_json);
@@ -94,6 +95,7 @@ int cmd_pull_run(const struct cmd *cmd, int operand_count, char **operands, cons
 		r = pull_folder(&options, &result, &err);
 		progress_clear(&view);
 	}
+	client_fini(&client);
 	if (is_json)
 		pull_print_json(&options, &result, &err);
 	if (r < 0)

@@ -141,7 +141,7 @@ int cmd_push_run(const struct cmd *cmd, int operand_count, char **operands, cons
 {
 	(void)operand_count;
 	struct err err = ERR_INIT;
-	struct client client;
+	struct client client = { 0 };
 	struct push_view view = { .problem_count = 0 };
 	struct push_options options = { .folder = operands[0],
 					.digest = DIGEST_SHA256,
@@ -162,16 +162,19 @@ int cmd_push_run(const struct cmd *cmd, int operand_count, char **operands, cons
 	if (r < 0) {
 		if (is_json)
 			push_print_json(&result, &err);
+		client_fini(&client);
 		return cmd_fail(&err, "push of '%s' did not start", operands[0]);
 	}
 	options.url = client.url;
 	options.api_key = client.key;
+	options.tls = client.tls;
 	client_state_dir(state_dir, sizeof(state_dir));
 	options.state_dir = state_dir;
 	progress_init(&view.progress, is_quiet, is_json, is_progress_json);
 	signal(SIGINT, push_stop);
 	signal(SIGTERM, push_stop);
 	r = push_folder(&options, &result, &err);
+	client_fini(&client);
 	progress_clear(&view.progress);
 	if (result.skipped_count > 0 && !is_quiet && !is_progress_json)
 		fprintf(stderr, "%llu links or special files were left out, as asked\n",

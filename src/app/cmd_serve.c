@@ -16,6 +16,7 @@
 #include "sys/sock.h"
 
 #define SERVE_CONF_BYTES_MAX (16 * MIB)
+#define SERVE_LOOK_S         2
 
 const struct cmd_option cmd_scheduler_options[] = {
 	{ "config", 'c', "FILE", "its configuration (YAML)" },
@@ -58,6 +59,7 @@ struct serve_reload {
 	const char *const *values;
 	void *role;
 	int (*run)(const struct serve_reload *reload, struct arena *arena, struct err *err);
+	void (*look)(void *role); /* between signals, every few seconds */
 };
 
 static void serve_reload(const struct serve_reload *reload)
@@ -72,13 +74,14 @@ static void serve_reload(const struct serve_reload *reload)
 
 static int serve_until_told(const sigset_t *signals, const struct serve_reload *reload)
 {
-	int number;
+	const struct timespec look_each = { .tv_sec = SERVE_LOOK_S };
 	for (;;) {
-		if (sigwait(signals, &number) != 0)
-			continue;
-		if (number != SIGHUP)
+		const int number = sigtimedwait(signals, NULL, &look_each);
+		if (number == SIGHUP)
+			serve_reload(reload);
+		else if (number > 0)
 			return number;
-		serve_reload(reload);
+		reload->look(reload->role);
 	}
 }
 
@@ -101,6 +104,8 @@ static int scheduler_reload(const struct serve_reload *reload, struct arena *are
 	return r < 0 ? r : sched_reload(reload->role, &conf, err);
 }
 
+static void scheduler_look(void *role) { sched_look(role); }
+
 int cmd_scheduler_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)
 {
 	(void)operand_count, (void)operands;
@@ -118,7 +123,9 @@ int cmd_scheduler_run(const struct cmd *cmd, int operand_count, char **operands,
 		return cmd_fail(&err, "the scheduler does not start");
 	char addr[SOCK_TEXT_SIZE];
 	log_say(LOG_INFO, "serving on %s", sock_addr_text(sched_addr(sched), addr));
-	const struct serve_reload reload = { .cmd = cmd, .values = values, .role = sched, .run = scheduler_reload };
+	const struct serve_reload reload = {
+		.cmd = cmd, .values = values, .role = sched, .run = scheduler_reload, .look = scheduler_look
+	};
 	if (serve_tell_ready(sched_addr(sched), &err) == 0)
 		log_say(LOG_INFO, "stopping: %s", strsignal(serve_until_told(&signals, &reload)));
 	sched_stop(&sched);
@@ -131,6 +138,8 @@ static int node_reload_conf(const struct serve_reload *reload, struct arena *are
 	const int r = serve_load(reload->cmd, reload->values, node_conf_rows, &conf, sizeof(conf), arena, err);
 	return r < 0 ? r : node_reload(reload->role, &conf, err);
 }
+
+static void node_look_role(void *role) { node_look(role); }
 
 int cmd_node_run(const struct cmd *cmd, int operand_count, char **operands, const char *const *values)
 {
@@ -151,7 +160,9 @@ int cmd_node_run(const struct cmd *cmd, int operand_count, char **operands, cons
 		return cmd_fail(&err, "the node does not start");
 	char addr[SOCK_TEXT_SIZE];
 	log_say(LOG_INFO, "serving on %s", sock_addr_text(node_addr(node), addr));
-	const struct serve_reload reload = { .cmd = cmd, .values = values, .role = node, .run = node_reload_conf };
+	const struct serve_reload reload = {
+		.cmd = cmd, .values = values, .role = node, .run = node_reload_conf, .look = node_look_role
+	};
 	if (serve_tell_ready(node_addr(node), &err) == 0)
 		log_say(LOG_INFO, "stopping: %s", strsignal(serve_until_told(&signals, &reload)));
 	node_stop(&node);

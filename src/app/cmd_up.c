@@ -10,6 +10,7 @@
 #include "app/boot.h"
 #include "app/cmd.h"
 #include "app/key.h"
+#include "app/up_tls.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/digest.h"
@@ -37,6 +38,8 @@ const struct cmd_option cmd_up_options[] = {
 	{ "listen", 'l', "HOST:PORT", "where the scheduler serves; port 0 picks one (127.0.0.1:7080)" },
 	{ "nodes", 'n', "N", "storage nodes, 1 to 64 (3)" },
 	{ "restart-after", 0, "SECONDS|never", "when a node that died is started again (10)" },
+	{ "tls", 0, NULL,
+	  "TLS everywhere, with an authority of its own (DIR/tls/ca.pem) and certificates that it renews" },
 	{ "profile", 0, "FILE", "by which the nodes are scored (the built-in folder profile)" },
 	{ "log-places", 0, "spilled|all",
 	  "chunks whose placement is logged: spilled, those that did not go to their owner on the ring; or all" },
@@ -45,11 +48,13 @@ const struct cmd_option cmd_up_options[] = {
 
 struct up {
 	char dir[PATH_MAX], listen[128], key_path[PATH_MAX + 32];
-	char profile[PATH_MAX];    /* absolute; "": built-in */
-	char api_key[UP_KEY_SIZE]; /* the uploader's, with which we ask too */
+	char tls_dir[PATH_MAX + 32]; /* "": without */
+	char profile[PATH_MAX];      /* absolute; "": built-in */
+	char api_key[UP_KEY_SIZE];   /* the uploader's, with which we ask too */
 	char uploader_lines[UP_KEY_LINES_SIZE], operator_lines[UP_KEY_LINES_SIZE];
 	const char *loop, *log_places;
 	uint64_t node_count;
+	bool is_tls;
 	int64_t restart_after_us;
 	int lock_fd;
 	struct boot boot;
@@ -223,6 +228,10 @@ static int up_make_folder(struct up *up, struct err *err)
 	if (r == 0 && strcmp(up->api_key, operator_key) == 0)
 		r = err_set(err, ERR_CONFIG, "'%s/operator.key' holds the uploader's key", up->dir);
 	mem_wipe(operator_key, sizeof(operator_key));
+	if (r == 0 && up->is_tls)
+		r = up_path(up, "tls", up->tls_dir, err);
+	if (r == 0 && up->is_tls)
+		r = up_tls_make(up->tls_dir, up->listen, up->node_count, true, err);
 	return r < 0 ? r : up_path(up, "uploader.key", up->key_path, err);
 }
 
@@ -233,6 +242,18 @@ static void up_yaml(struct buf *text, const char *name, const char *dir, const c
 	for (const char *c = dir; *c != '\0'; c++)
 		buf_printf(text, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
 	buf_printf(text, "%s%s\"\n", below[0] != '\0' ? "/" : "", below);
+}
+
+static void up_yaml_tls(struct buf *text, const struct up *up, const char *role)
+{
+	char file[64];
+	if (up->tls_dir[0] == '\0')
+		return;
+	up_yaml(text, "tls_ca", up->tls_dir, "ca.pem");
+	snprintf(file, sizeof(file), "%s.pem", role);
+	up_yaml(text, "tls_certificate", up->tls_dir, file);
+	snprintf(file, sizeof(file), "%s.key", role);
+	up_yaml(text, "tls_key", up->tls_dir, file);
 }
 
 static int up_write(struct up *up, struct boot_child *child, struct buf *text, struct err *err)
@@ -254,6 +275,7 @@ static int up_write_scheduler(struct up *up, struct boot_child *child, struct er
 	up_yaml(&text, "final_dir", up->dir, "final");
 	up_yaml(&text, "cluster_key_file", up->dir, "cluster.key");
 	up_yaml(&text, "loop", up->loop, "");
+	up_yaml_tls(&text, up, "scheduler");
 	up_yaml(&text, "decision_log_places", up->log_places, "");
 	if (up->profile[0] != '\0')
 		up_yaml(&text, "profile", up->profile, "");
@@ -266,12 +288,13 @@ static int up_write_scheduler(struct up *up, struct boot_child *child, struct er
 static void up_url(const struct up *up, char target[256])
 {
 	const char *addr = up->boot.children[0].addr, *port = strrchr(addr, ':');
+	const char *scheme = up->tls_dir[0] != '\0' ? "https" : "http";
 	if (strncmp(addr, "0.0.0.0:", 8) == 0 && port != NULL)
-		snprintf(target, 256, "http://127.0.0.1%s", port);
+		snprintf(target, 256, "%s://127.0.0.1%s", scheme, port);
 	else if (strncmp(addr, "[::]:", 5) == 0 && port != NULL)
-		snprintf(target, 256, "http://[::1]%s", port);
+		snprintf(target, 256, "%s://[::1]%s", scheme, port);
 	else
-		snprintf(target, 256, "http://%s", addr);
+		snprintf(target, 256, "%s://%s", scheme, addr);
 }
 
 static int up_write_node(struct up *up, struct boot_child *child, struct err *err)
@@ -284,6 +307,7 @@ static int up_write_node(struct up *up, struct boot_child *child, struct err *er
 	up_yaml(&text, "scheduler", url, "");
 	up_yaml(&text, "cluster_key_file", up->dir, "cluster.key");
 	up_yaml(&text, "loop", up->loop, "");
+	up_yaml_tls(&text, up, child->name);
 	/* Small floors, so that a first try works on a small disk; a short interval, so that what is left behind goes while somebody looks. */
 	buf_printf(&text, "free_floor: 64MiB\nfree_floor_percent: 1\nsweep_interval: 5s\n");
 	return up_write(up, child, &text, err);
@@ -383,12 +407,28 @@ static int up_count_nodes(const struct up *up, struct fetch *fetch, struct err *
 	return count;
 }
 
+static int up_open_fetch(const struct up *up, struct tls **ret_tls, struct fetch **ret_fetch, struct err *err)
+{
+	char path[PATH_MAX + 64];
+	const struct tls_files files = { .ca = path };
+	snprintf(path, sizeof(path), "%s/ca.pem", up->tls_dir);
+	int r = up->tls_dir[0] != '\0' ? tls_new(&files, ret_tls, err) : 0;
+	if (r == 0)
+		r = fetch_new(ret_fetch, err);
+	if (r == 0)
+		fetch_use_tls(*ret_fetch, *ret_tls);
+	return r;
+}
+
 static int up_await_nodes(struct up *up, int64_t until_us, struct err *err)
 {
-	struct fetch *fetch;
-	int r = fetch_new(&fetch, err);
-	if (r < 0)
+	struct fetch *fetch = NULL;
+	struct tls *tls = NULL;
+	int r = up_open_fetch(up, &tls, &fetch, err);
+	if (r < 0) {
+		tls_free(&tls);
 		return r;
+	}
 	for (;;) {
 		r = up_await(up, 1, up->boot.child_count, until_us, err);
 		if (r != 0)
@@ -407,6 +447,7 @@ static int up_await_nodes(struct up *up, int64_t until_us, struct err *err)
 			break;
 	}
 	fetch_free(&fetch);
+	tls_free(&tls);
 	return r;
 }
 
@@ -440,6 +481,14 @@ static int up_start(struct up *up, struct err *err)
 	return r < 0 ? r : up_await_nodes(up, until_us, err);
 }
 
+/* What cannot be renewed now may be in an hour: the certificates that are there are good for weeks. */
+static void up_renew(const struct up *up)
+{
+	struct err err = ERR_INIT;
+	if (up->tls_dir[0] != '\0' && up_tls_make(up->tls_dir, up->listen, up->node_count, false, &err) < 0)
+		log_err(LOG_ERROR, &err, "renewing certificates");
+}
+
 static int up_run(struct up *up, struct err *err)
 {
 	int r = boot_init(&up->boot, (size_t)up->node_count + 1, err);
@@ -449,10 +498,15 @@ static int up_run(struct up *up, struct err *err)
 		char url[256];
 		up_url(up, url);
 		up->boot.is_settled = true;
-		printf("ready %s data=%s key=%s\n", url, up->dir, up->key_path);
+		printf("ready %s data=%s key=%s", url, up->dir, up->key_path);
+		if (up->tls_dir[0] != '\0')
+			printf(" ca=%s/ca.pem", up->tls_dir);
+		printf("\n");
 		fflush(stdout);
-		while (r == 0 && !up->boot.is_told_to_stop)
-			r = boot_step(&up->boot, -1, err);
+		while (r == 0 && !up->boot.is_told_to_stop) {
+			up_renew(up);
+			r = boot_step(&up->boot, up->tls_dir[0] != '\0' ? UP_TLS_LOOK_US : -1, err);
+		}
 	}
 	boot_stop(&up->boot, UP_STOP_US);
 	boot_fini(&up->boot);
@@ -469,6 +523,7 @@ static int up_read_options(const struct cmd *cmd, const char *const *values, str
 	bool is_never = restart != NULL && strcmp(restart, "never") == 0;
 	enum loop_backend backend;
 	up->node_count = 3;
+	up->is_tls = cmd_value(cmd, values, "tls") != NULL;
 	int r = up_take_dir(up, cmd_value(cmd, values, "data"), err);
 	if (r == 0 && profile != NULL && profile[0] != '\0')
 		r = up_take_path(profile, "--profile", up->profile, err);

@@ -86,7 +86,7 @@ int cmd_verify_run(const struct cmd *cmd, int operand_count, char **operands, co
 {
 	(void)operand_count;
 	struct err err = ERR_INIT;
-	struct client client;
+	struct client client = { 0 };
 	struct verify_result result = { 0 };
 	bool is_json = cmd_value(cmd, values, "json") != NULL, is_quiet = cmd_value(cmd, values, "quiet") != NULL;
 	struct verify_wait wait = { .started_us = clock_mono_us() };
@@ -109,12 +109,14 @@ int cmd_verify_run(const struct cmd *cmd, int operand_count, char **operands, co
 		options.decrypt = cmd_value(cmd, values, "decrypt");
 		options.place.url = client.url;
 		options.place.api_key = client.key;
+		options.place.tls = client.tls;
 		signal(SIGINT, verify_stop);
 		signal(SIGTERM, verify_stop);
 		progress_init(&wait.view, is_quiet, is_json, false);
 		r = verify_folder(&options, &result, &err);
 		progress_clear(&wait.view);
 	}
+	client_fini(&client);
 	if (is_json)
 		verify_print_json(operands[1], &result, &err);
 	if (r < 0)

@@ -5,15 +5,36 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "folder/peer.h"
 #include "sys/fetch.h"
 #include "sys/fs.h"
 
 #define CLIENT_KEY_FILE_MAX (4 * KIB)
 #define CLIENT_TIMEOUT_US   (30 * SEC_US)
 
+void client_fini(struct client *client)
+{
+	tls_free(&client->tls);
+	mem_wipe(client, sizeof(*client));
+}
+
+int client_tls(struct client *client, const char *ca, const char *certificate, const char *key, struct err *err)
+{
+	const struct tls_files files = { .ca = ca, .certificate = certificate, .key = key };
+
+	tls_free(&client->tls);
+	if ((!ca || ca[0] == '\0') && (!certificate || certificate[0] == '\0') && (!key || key[0] == '\0'))
+		return 0;
+	if (tls_new(&files, &client->tls, err) == 0)
+		return 0;
+	if (err)
+		err->code = ERR_USAGE;
+	return -ERR_USAGE;
+}
+
 int client_url(const char *text, char *target, size_t target_size, struct err *err)
 {
-	struct str url = str_from(text), scheme = STR("http://");
+	struct str url = str_from(text), scheme = peer_is_https(text) ? STR("https://") : STR("http://");
 	while (url.size > 0 && url.data[url.size - 1] == '/')
 		url.size--;
 	bool is_good = str_starts(url, scheme) && url.size > scheme.size && str_copy(url, target, target_size);
@@ -23,7 +44,7 @@ int client_url(const char *text, char *target, size_t target_size, struct err *e
 				     url.size - scheme.size;
 	if (!is_good) {
 		err_set(err, ERR_USAGE, "'%s' is not the URL of a scheduler", text);
-		err_hint(err, "like http://10.0.0.5:7080");
+		err_hint(err, "like http://10.0.0.5:7080, or https://heng.example:7080");
 		return -(int)ERR_USAGE;
 	}
 	return 0;
@@ -64,6 +85,7 @@ static int client_call(const struct client *client, const char *method, const ch
 	int r = fetch_new(&fetch, err);
 	if (r < 0)
 		return r;
+	fetch_use_tls(fetch, client->tls);
 	char url[sizeof(client->url) + 9 * KIB], header[300];
 	snprintf(url, sizeof(url), "%s%s", client->url, path);
 	snprintf(header, sizeof(header), "X-Api-Key: %s", client->key);

@@ -7,13 +7,19 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "sys/tls.h"
 
 struct client {
 	char url[512]; /* without a '/' at the end */
 	char key[257];
+	struct tls *
+		tls; /* whom it believes and what it shows over https; NULL: the system's authorities, nothing. Its own */
 	const atomic_bool *is_interrupted; /* NULL, or looked at during a call, which ends with ERR_WAITING then */
 };
-/* Checks and cuts a URL: http://host:port. */
+void client_fini(struct client *client); /* wipes the key */
+/* Reads its files of TLS, each NULL or "" where there is none: authorities, a certificate with its key. */
+int client_tls(struct client *client, const char *ca, const char *certificate, const char *key, struct err *err);
+/* Checks and cuts a URL: http://host:port or https://host:port. */
 int client_url(const char *text, char *target, size_t target_size, struct err *err);
 /* Checks a key: one word. Blanks and line ends around it do not belong to it; an empty one, or one of other bytes than visible ASCII, is ERR_USAGE. */
 int client_key(struct str text, char *target, size_t target_size, struct err *err);

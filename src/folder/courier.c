@@ -174,7 +174,7 @@ static int fill(struct courier *courier, const struct courier_options *options, 
 	courier->last_link = &courier->first;
 	courier->post_body = BUF_INIT((size_t)RECEIPT_BATCH_MAX * RECEIPT_LINE_MAX);
 	courier->register_body = BUF_INIT(REGISTER_BODY_MAX);
-	const int r = fetch_new(&courier->fetch, err);
+	const int r = internal_fetch_new(courier->internal_key, &courier->fetch, err);
 	return r < 0 ? r : courier_open_journal(courier, options, err);
 }
 

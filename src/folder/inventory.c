@@ -323,7 +323,7 @@ static int start_worker(struct inventory *inventory, struct inventory_worker *wo
 	worker->store = inventory->store;
 	worker->internal_key = inventory->internal_key;
 	worker->is_stopping = &inventory->is_stopping;
-	if (fetch_new(&worker->fetch, err) < 0)
+	if (internal_fetch_new(worker->internal_key, &worker->fetch, err) < 0)
 		return -(int)err->code;
 	number = pthread_create(&worker->thread, NULL, worker_main, worker);
 	worker->is_thread_started = number == 0;

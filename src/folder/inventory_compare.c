@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "folder/disk.h"
+#include "folder/peer.h"
 #include "folder/held.h"
 #include "folder/inventory_impl.h"
 
@@ -197,10 +198,11 @@ static int compare_range(struct page *page, struct held_range range, struct err 
 
 		skip_to_row(page, &range);
 		snprintf(url, sizeof(url),
-			 "http://%s/internal/v1/transfer/%s/chunks?node=%s&digest=%s&after_file=%" PRIu64
+			 "%s%s/internal/v1/transfer/%s/chunks?node=%s&digest=%s&after_file=%" PRIu64
 			 "&after_chunk=%" PRIu64 "&last_file=%" PRIu64 "&last_chunk=%" PRIu64,
-			 worker->node.addr, page->transfer.id, worker->node.id, digest_name(page->transfer.digest),
-			 range.after_file_id, range.after_chunk_index, range.last_file_id, range.last_chunk_index);
+			 peer_scheme(worker->node.addr), worker->node.addr, page->transfer.id, worker->node.id,
+			 digest_name(page->transfer.digest), range.after_file_id, range.after_chunk_index,
+			 range.last_file_id, range.last_chunk_index);
 		result = ask(page->worker, url, err);
 		if (result == 0)
 			result = held_parse(buf_str(&worker->call.answer), &range, take_held, page, &has_more, err);

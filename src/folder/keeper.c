@@ -1,5 +1,6 @@
 #include "folder/keeper.h"
 #include "folder/audit_mark.h"
+#include "folder/peer.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -139,7 +140,8 @@ static void removal_ask(struct keeper *keeper, struct removal *removal, const st
 		err_set(&removal->call.err, ERR_CONNECT, "the node cannot be reached");
 		return;
 	}
-	snprintf(removal->url, sizeof(removal->url), "http://%s/internal/v1/transfer/%s", node->addr, transfer_id);
+	snprintf(removal->url, sizeof(removal->url), "%s%s/internal/v1/transfer/%s", peer_scheme(node->addr),
+		 node->addr, transfer_id);
 	removal->call.method = "DELETE";
 	removal->call.url = removal->url;
 	removal->call.headers[0] = internal_key_header(keeper->internal_key);
@@ -353,7 +355,7 @@ int keeper_start(const struct keeper_options *options, struct keeper **ret_keepe
 						  : ROUND_US;
 	keeper->internal_key = options->internal_key;
 	pthread_mutex_init(&keeper->lock, NULL);
-	result = fetch_new(&keeper->fetch, err);
+	result = internal_fetch_new(keeper->internal_key, &keeper->fetch, err);
 	if (result < 0) {
 		keeper_stop(&keeper);
 		return err_wrap(err, "starting the keeper of transfers");

@@ -37,6 +37,15 @@ void keyring_fini(struct keyring *keyring)
 	mem_wipe(keyring, sizeof(*keyring));
 }
 
+int internal_fetch_new(const struct internal_key *key, struct fetch **ret_fetch, struct err *err)
+{
+	int result = fetch_new(ret_fetch, err);
+
+	if (result == 0)
+		fetch_use_tls(*ret_fetch, key->tls);
+	return result;
+}
+
 static int read_keys(const char *path, struct ticket_keys *ret_keys, struct err *err)
 {
 	struct buf text = BUF_INIT(KEY_FILE_MAX);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "sys/fetch.h"
 #include "wire/ticket.h"
 
 #define KEYRING_KEYS_MAX    COUNT_OF(((struct ticket_keys *)0)->keys)
@@ -15,9 +16,13 @@
 /* What calls between scheduler and nodes show. Those who make calls keep a pointer to it and ask at each call. */
 struct internal_key {
 	_Atomic(const char *) header; /* "X-Internal-Key: <hex>" */
+	struct tls *tls;              /* its certificate is shown too; NULL: none. Set before anybody calls */
 };
 /* Any thread. The text lives as long as the keyring, also when the key is another one meanwhile. */
 static inline const char *internal_key_header(const struct internal_key *key) { return atomic_load(&key->header); }
+
+/* For calls to other members of the cluster. */
+int internal_fetch_new(const struct internal_key *key, struct fetch **ret_fetch, struct err *err);
 
 struct keyring_header; /* a text that calls may still use */
 struct keyring {

@@ -1,4 +1,5 @@
 #include "folder/merge_impl.h"
+#include "folder/peer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,9 +44,9 @@ int merge_local_open(struct merge_run *run, struct fetch *fetch, const char *add
 	char url[PLACE_URL_SIZE];
 	int fd = -1;
 
-	if (sock_addr_parse(addr, &parsed, &err) < 0 || !sock_addr_is_loopback(&parsed))
+	if (sock_addr_parse(peer_host(addr), &parsed, &err) < 0 || !sock_addr_is_loopback(&parsed))
 		return -1;
-	snprintf(url, sizeof(url), "http://%s/internal/v1/chunk/%s/%" PRIu64 "/%" PRIu64 "/place", addr,
+	snprintf(url, sizeof(url), "%s%s/internal/v1/chunk/%s/%" PRIu64 "/%" PRIu64 "/place", peer_scheme(addr), addr,
 		 run->transfer.id, chunk->file_id, chunk->chunk_index);
 	call.url = url;
 	call.headers[0] = internal_key_header(run->merge->options.internal_key);

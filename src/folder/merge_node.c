@@ -1,4 +1,5 @@
 #include "folder/merge_impl.h"
+#include "folder/peer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -214,8 +215,8 @@ void merge_node_drop(struct merge_run *run, struct fetch *fetch, const struct st
 			run->transfer.id, chunk->actual_node);
 		return;
 	}
-	snprintf(url, sizeof(url), "http://%s/internal/v1/chunk/%s/%" PRIu64 "/%" PRIu64, known.addr, run->transfer.id,
-		 chunk->file_id, chunk->chunk_index);
+	snprintf(url, sizeof(url), "%s%s/internal/v1/chunk/%s/%" PRIu64 "/%" PRIu64, peer_scheme(known.addr),
+		 known.addr, run->transfer.id, chunk->file_id, chunk->chunk_index);
 	/* Busy: somebody writes it this very moment, which is soon over. */
 	for (int i = 0; i < DELETE_TRIES_MAX && !merge_is_over(run); i++) {
 		if (delete_at(merge, fetch, url, &err) == 0 || err.code == ERR_CHUNK_GONE) {
@@ -288,14 +289,14 @@ void merge_nodes_forget(struct merge *merge, const char *transfer_id)
 	struct pool_node *nodes = must_zalloc(limit, sizeof(*nodes));
 	struct forget *forgets = must_zalloc(limit, sizeof(*forgets));
 	size_t count = min_size(pool_list(merge->pool, nodes, limit), limit);
-	if (fetch_new(&fetch, &err) < 0) {
+	if (internal_fetch_new(merge->options.internal_key, &fetch, &err) < 0) {
 		log_err(LOG_WARN, &err, "transfer %s: its chunk files stay on the nodes", transfer_id);
 		count = 0;
 	}
 	for (size_t i = 0; i < count; i++) {
 		struct forget *forget = &forgets[i];
-		snprintf(forget->url, sizeof(forget->url), "http://%s/internal/v1/transfer/%s", nodes[i].addr,
-			 transfer_id);
+		snprintf(forget->url, sizeof(forget->url), "%s%s/internal/v1/transfer/%s", peer_scheme(nodes[i].addr),
+			 nodes[i].addr, transfer_id);
 		forget->node_id = nodes[i].id;
 		forget->call = FETCH_CALL_INIT;
 		forget->call.method = "DELETE";

@@ -1,4 +1,5 @@
 #include "folder/merge_pull_impl.h"
+#include "folder/peer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -145,8 +146,8 @@ static void on_done(struct fetch *fetch UNUSED, struct fetch_call *call)
 
 static void start_call(struct pull *pull, struct pull_call *place, const char *addr)
 {
-	snprintf(place->url, sizeof(place->url), "http://%s/internal/v1/chunk/%s/%" PRIu64 "/%" PRIu64, addr,
-		 pull->run->transfer.id, place->chunk.file_id, place->chunk.chunk_index);
+	snprintf(place->url, sizeof(place->url), "%s%s/internal/v1/chunk/%s/%" PRIu64 "/%" PRIu64, peer_scheme(addr),
+		 addr, pull->run->transfer.id, place->chunk.file_id, place->chunk.chunk_index);
 	buf_fini(&place->call.answer);
 	place->call = FETCH_CALL_INIT;
 	place->call.url = place->url;
@@ -316,7 +317,8 @@ static enum outcome look_at(struct pull *pull, struct pull_call *place)
 	if (merge_is_ahead(pull->run))
 		return OUTCOME_LEFT;
 	/* A node that nobody can reach is waited for, and only time ends that; what happened on the way down does not count as a try. */
-	if (call->status == 0 && (call->err.code == ERR_CONNECT || !merge_node_is_up(pull->run, node_id))) {
+	if (call->status == 0 &&
+	    (call->err.code == ERR_CONNECT || call->err.code == ERR_TLS || !merge_node_is_up(pull->run, node_id))) {
 		merge_node_saw(pull->run, node_id, false);
 		merge_copy_swap(&place->chunk);
 		place->not_before_us = clock_mono_us() + MERGE_WAIT_US;
@@ -517,7 +519,7 @@ void merge_pull_objects(struct merge_run *run)
 	struct pull *pull = must_zalloc(1, sizeof(*pull));
 
 	pull->run = run;
-	if (fetch_new(&pull->fetch, &pull->err) < 0) {
+	if (internal_fetch_new(run->merge->options.internal_key, &pull->fetch, &pull->err) < 0) {
 		merge_fail(run, &pull->err, true);
 		free(pull);
 		return;

@@ -26,7 +26,7 @@ const struct conf_row node_conf_rows[] = {
 	  .help = "address and port that others use; empty: the listening one" },
 	{ "state_dir", CONF_TEXT, FIELD(state_dir), .help = "folder of the node's own files" },
 	{ "data_dir", CONF_TEXT, FIELD(data_dir), .fallback = "", .help = "folder of the chunks; empty: state_dir" },
-	{ "scheduler", CONF_TEXT, FIELD(scheduler), .help = "the scheduler's URL, http://host:port" },
+	{ "scheduler", CONF_TEXT, FIELD(scheduler), .help = "the scheduler's URL, http[s]://host:port" },
 	{ "cluster_key_file", CONF_TEXT, FIELD(cluster_key_file),
 	  .help = "file of the cluster's keys, the same everywhere" },
 	{ "domain", CONF_TEXT, FIELD(domain), .fallback = "", .help = "failure domain (rack, room); empty: none" },
@@ -48,6 +48,7 @@ const struct conf_row node_conf_rows[] = {
 	{ "nonces_user", CONF_TEXT, FIELD(nonces_user), .fallback = "", .help = "user of that Redis; empty: none" },
 	{ "nonces_password_file", CONF_TEXT, FIELD(nonces_password_file), .fallback = "",
 	  .help = "file of its password; empty: none" },
+	SECURE_ROWS(struct node_conf),
 	{ "threads", CONF_INT, FIELD(threads), 0, 256, "0", .help = "network threads; 0: one per core" },
 	{ "workers", CONF_INT, FIELD(workers), 1, 256, "16", .help = "threads for the disk" },
 	{ "loop", CONF_CHOICE, FIELD(loop), .fallback = "auto", .choices = "auto|io_uring|epoll",
@@ -61,8 +62,13 @@ const struct conf_row node_conf_rows[] = {
 
 /* --- who may call --- */
 
+static bool node_serves_tls(const struct node *node) { return node->tls && tls_is_server(node->tls); }
+
 bool node_is_internal(const struct node *node, const struct http_call *call)
 {
+	/* Where there are certificates the key alone, which every node has, opens nothing. */
+	if (node_serves_tls(node) && tls_has_ca(node->tls) && !peer_is_scheduler(http_peer_cert(call)))
+		return false;
 	return keyring_is_internal(&node->keyring, http_header(call, "X-Internal-Key"));
 }
 
@@ -72,9 +78,17 @@ bool node_refuse_stranger(const struct node *node, struct http_call *call)
 
 	if (node_is_internal(node, call))
 		return false;
-	err_set(&err, ERR_UNAUTHENTICATED,
-		"this is for the scheduler: X-Internal-Key is missing or not of this cluster");
-	err_hint(&err, "do scheduler and node hold the same cluster key file?");
+	if (keyring_is_internal(&node->keyring, http_header(call, "X-Internal-Key"))) {
+		err_set(&err, ERR_UNAUTHENTICATED,
+			"this is for the scheduler: the call shows no certificate of this "
+			"cluster with its name");
+		err_hint(&err,
+			 "the scheduler's certificate names the URI heng:scheduler and is of an authority in tls_ca");
+	} else {
+		err_set(&err, ERR_UNAUTHENTICATED,
+			"this is for the scheduler: X-Internal-Key is missing or not of this cluster");
+		err_hint(&err, "do scheduler and node hold the same cluster key file?");
+	}
 	http_reply_err(call, &err);
 	return true;
 }
@@ -158,13 +172,10 @@ static int open_server(struct node *node, const struct node_conf *conf, struct e
 
 	if (r < 0)
 		return r;
-	if (!sock_addr_is_loopback(&addr) && !conf->is_insecure) {
-		err_set(err, ERR_CONFIG, "listening on %s would send chunks and tickets in the clear over a network",
-			conf->listen);
-		err_hint(err, "listen on loopback behind a TLS proxy, or say 'insecure: true' where the network itself "
-			      "is trusted");
-		return -ERR_CONFIG;
-	}
+	r = secure_check_listen(&addr, conf->listen, node->tls, conf->is_insecure, "chunks and tickets", err);
+	if (r < 0)
+		return r;
+	options.tls = node_serves_tls(node) ? node->tls : NULL;
 	options.thread_count = (unsigned)conf->threads;
 	options.backend = (enum loop_backend)conf->loop;
 	options.connection_limit_count = CONNECTION_LIMIT;
@@ -180,10 +191,11 @@ static int open_server(struct node *node, const struct node_conf *conf, struct e
 		err_hint(err, "set 'advertise' to an address and port that clients and the scheduler can reach");
 		return -ERR_CONFIG;
 	}
-	if (!str_copy(str_from(conf->advertise[0] != '\0' ? conf->advertise : text), node->addr_text,
-		      sizeof(node->addr_text)))
-		return err_set(err, ERR_CONFIG, "advertise is longer than %zu bytes", sizeof(node->addr_text) - 1);
-	return 0;
+	const char *shown = conf->advertise[0] != '\0' ? peer_host(conf->advertise) : text;
+	const int size = snprintf(node->addr_text, sizeof(node->addr_text), "%s%s", options.tls ? "https://" : "",
+				  shown);
+	return (size_t)size < sizeof(node->addr_text) ? 0
+						      : err_set(err, ERR_CONFIG, "advertise '%s' is too long", shown);
 }
 
 static int open_courier(struct node *node, const struct node_conf *conf, struct err *err)
@@ -287,6 +299,11 @@ int node_start(const struct node_conf *conf, struct node **ret_node, struct err 
 	keyring_init(&node->keyring);
 	r = open_folders(node, conf, to);
 	if (r == 0)
+		r = secure_open(&conf->tls, &node->tls, to);
+	if (r == 0)
+		r = secure_check_name(node->tls, node->id, to);
+	node->keyring.internal.tls = node->tls;
+	if (r == 0)
 		r = keyring_load(&node->keyring, conf->cluster_key_file, to);
 	if (r == 0)
 		r = node_open_nonces(node, conf, to);
@@ -324,8 +341,11 @@ int node_reload(struct node *node, const struct node_conf *conf, struct err *err
 		return r;
 	keyring_ids(&node->keyring, ids, sizeof(ids));
 	log_say(LOG_INFO, "the cluster's keys are now: %s", ids);
+	(void)secure_look(&node->tls_watch, node->tls, true);
 	return 0;
 }
+
+void node_look(struct node *node) { (void)secure_look(&node->tls_watch, node->tls, false); }
 
 const struct sock_addr *node_addr(const struct node *node) { return http_server_addr(node->server); }
 
@@ -347,6 +367,7 @@ void node_stop(struct node **node)
 		work_free(&n->work);
 	if (n->server)
 		http_server_free(&n->server);
+	tls_free(&n->tls);
 	disk_close(&n->disk);
 	self_free(&n->self);
 	if (n->nonces)

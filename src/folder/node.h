@@ -3,6 +3,7 @@
 #define HENG_FOLDER_NODE_H
 
 #include "base/conf.h"
+#include "folder/secure.h"
 #include "http/server.h"
 
 struct node_conf {
@@ -24,6 +25,7 @@ struct node_conf {
 	const char *nonces_user, *nonces_password_file;
 	int64_t threads, workers;
 	int loop; /* enum loop_backend */
+	struct secure_conf tls;
 	bool is_insecure;
 	int log_json;
 };
@@ -33,8 +35,11 @@ struct node;
 int node_start(const struct node_conf *conf, struct node **ret_node,
 	       struct err *err); /* serving and registered (or trying to) when it returns */
 const struct sock_addr *node_addr(const struct node *node);
-/* Takes over the cluster keys of a configuration that was read anew, while calls go on; of the rest nothing. Fails with everything as it was. */
+/* Takes over the cluster keys of a configuration that was read anew, and what the files of TLS hold now, while calls go on; of the rest nothing.
+ * What cannot be used stays as it was. */
 int node_reload(struct node *node, const struct node_conf *conf, struct err *err);
+/* Every few seconds, from one thread, the one that reloads: looks whether the files of TLS have changed. */
+void node_look(struct node *node);
 void node_stop(struct node **node); /* lets running chunks finish for a moment */
 
 #endif

@@ -12,6 +12,8 @@
 #include "folder/node.h"
 #include "folder/node_clock.h"
 #include "folder/node_report.h"
+#include "folder/peer.h"
+#include "folder/secure.h"
 #include "folder/sweep.h"
 #include "plug/nonce.h"
 #include "plug/self.h"
@@ -34,6 +36,8 @@ struct node {
 	struct self *self;
 	struct node_report *report;
 	struct http_server *server;
+	struct tls *tls; /* NULL: none */
+	struct secure_watch tls_watch;
 	atomic_bool is_drained; /* by the scheduler's last probe: nothing new is taken */
 
 	pthread_mutex_t health_lock; /* protects the rest */
@@ -64,9 +68,9 @@ void node_read_begin(struct http_call *call, void *app);
 void node_place_begin(struct http_call *call, void *app);
 void node_remove_chunk_begin(struct http_call *call, void *app);
 void node_remove_begin(struct http_call *call, void *app);
-/* Has the caller a key of the cluster's? */
+/* Is it the scheduler? It has a key of the cluster's, and shows its certificate where there are any. */
 bool node_is_internal(const struct node *node, const struct http_call *call);
-/* Answers a caller who has no internal key, and returns true. */
+/* Answers a caller who is not the scheduler (no internal key; or no certificate of it, where there are any), and returns true. */
 bool node_refuse_stranger(const struct node *node, struct http_call *call);
 
 /* Reads id and incarnation from conf->state_dir, or makes them; and makes the start's (node_identity.c). */

@@ -145,7 +145,7 @@ int node_report_start(const struct node_report_options *options, struct node_rep
 	report->message = must_zalloc(1, sizeof(*report->message));
 	result = fill_names(report, options, err);
 	if (result == 0)
-		result = fetch_new(&report->fetch, err);
+		result = internal_fetch_new(report->internal_key, &report->fetch, err);
 	if (result == 0) {
 		int fault = pthread_create(&report->thread, NULL, report_run, report);
 

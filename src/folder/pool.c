@@ -356,7 +356,7 @@ int pool_start(const struct pool_options *options, struct pool **ret_pool, struc
 	pool_judge_init(&pool->judge, options->profile ? options->profile : profile_builtin("folder"));
 	result = pool_ring_build_locked(pool, err);
 	if (result == 0)
-		result = fetch_new(&pool->fetch, err);
+		result = internal_fetch_new(pool->internal_key, &pool->fetch, err);
 	if (result == 0)
 		result = store->ops->node_list(store, pool_load_each, pool, err);
 	if (result == 0)

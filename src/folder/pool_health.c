@@ -1,4 +1,5 @@
 #include "folder/pool_health.h"
+#include "folder/peer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -102,7 +103,7 @@ int pool_health_parse(struct str body, struct pool_health *ret_health, struct er
 
 void pool_health_url(const char *addr, char target[POOL_HEALTH_URL_SIZE])
 {
-	snprintf(target, POOL_HEALTH_URL_SIZE, "http://%s/health", addr);
+	snprintf(target, POOL_HEALTH_URL_SIZE, "%s%s/health", peer_scheme(addr), addr);
 }
 
 int pool_health_ask(const char *addr, const struct internal_key *internal_key, const char *order_header,
@@ -113,7 +114,7 @@ int pool_health_ask(const char *addr, const struct internal_key *internal_key, c
 	struct fetch *fetch = NULL;
 	int result;
 
-	result = fetch_new(&fetch, err);
+	result = internal_fetch_new(internal_key, &fetch, err);
 	if (result < 0)
 		return result;
 	pool_health_url(addr, url);
@@ -164,11 +165,14 @@ static bool host_is_valid(struct str host)
 
 bool pool_addr_is_valid(struct str addr)
 {
-	size_t colon = addr.size;
+	size_t colon;
 	uint64_t port;
 
 	if (addr.size == 0 || addr.size >= STORE_ADDR_SIZE)
 		return false;
+	if (str_starts(addr, STR("https://")))
+		addr = (struct str){ addr.data + 8, addr.size - 8 };
+	colon = addr.size;
 	while (colon > 0 && addr.data[colon - 1] != ':')
 		colon--;
 	if (colon == 0 || !host_is_valid((struct str){ addr.data, colon - 1 }))

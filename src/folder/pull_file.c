@@ -237,6 +237,7 @@ void *pull_files(void *argument)
 		pull_fail(worker.pull, &err);
 		return NULL;
 	}
+	fetch_use_tls(worker.fetch, worker.pull->options->place.tls);
 	rng_seed_kernel(&worker.rng);
 	worker.digest = digest_new(worker.pull->stored.digest);
 	if (worker.pull->key)

@@ -471,6 +471,7 @@ static int push_run(struct push *push, struct push_result *result, struct err *e
 	r = fetch_new(&push->fetch, err);
 	if (r < 0)
 		return r;
+	fetch_use_tls(push->fetch, push->options->tls);
 	fetch_limit_rate(push->fetch, push->options->limit_rate_bytes);
 	r = push->options->encrypt != NULL ? key_file_load(push->options->encrypt, &push->key, err) : 0;
 	if (r == 0)

@@ -35,8 +35,9 @@ struct push_progress {
 enum push_network { PUSH_NETWORK_AUTO, PUSH_NETWORK_LAN, PUSH_NETWORK_WAN };
 struct push_options {
 	const char *folder;
-	const char *url; /* http://host:port */
+	const char *url; /* http[s]://host:port */
 	const char *api_key;
+	struct tls *tls;      /* for https; NULL: the system's authorities, no certificate */
 	struct str batch;     /* empty: the folder's own name */
 	unsigned parallel;    /* 0: chosen */
 	uint64_t chunk_bytes; /* 0: the scheduler's */

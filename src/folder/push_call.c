@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "core/curve.h"
+#include "folder/peer.h"
 #include "folder/push_impl.h"
 
 #define PUSH_BACKOFF_BASE_US (100 * MSEC_US)
@@ -112,9 +113,10 @@ int push_node_index(struct push *push, struct str id, uint16_t *ret_index, struc
 /* An address goes into a URL: nothing but a host and a port may be in it. */
 static bool push_addr_is_valid(const char *addr)
 {
-	size_t size = strlen(addr);
-	return size > 0 && size < PUSH_ADDR_SIZE &&
-	       strspn(addr, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-_:[]%") == size;
+	const char *host = peer_host(addr);
+	size_t size = strlen(host);
+	return size > 0 && strlen(addr) < PUSH_ADDR_SIZE &&
+	       strspn(host, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-_:[]%") == size;
 }
 
 /* One that came back, here or elsewhere, is tried at once. */

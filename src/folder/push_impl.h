@@ -21,7 +21,7 @@
 #define PUSH_CANDIDATES_MAX 5
 #define PUSH_NODES_MAX      4096
 #define PUSH_NODE_ID_SIZE   65
-#define PUSH_ADDR_SIZE      64
+#define PUSH_ADDR_SIZE      72
 #define PUSH_READERS        2
 #define PUSH_PLAN_PAGE      2000
 /* The longest URL of a scheduler that is taken (struct client), and what is asked of it. */

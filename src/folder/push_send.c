@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "folder/push_impl.h"
+#include "folder/peer.h"
 
 #define SEND_SIGNATURE_LIFE_US (120 * SEC_US)
 #define SEND_STALL_US          (15 * SEC_US)
@@ -247,7 +248,7 @@ static int send_failed(struct push *push, struct push_chunk *chunk, int64_t now_
 	}
 	if (send_is_congestion(code))
 		push_pace_refused(&push->pace, chunk->started_us, now_us);
-	if (code == ERR_CONNECT || code == ERR_TIMEOUT)
+	if (code == ERR_CONNECT || code == ERR_TIMEOUT || code == ERR_TLS)
 		send_note_connect_failure(push, node, code == ERR_TIMEOUT, now_us);
 	send_again(push, chunk, fate, now_us);
 	return 0;
@@ -312,8 +313,9 @@ static int send_put(struct push *push, struct push_chunk *chunk, int64_t now_us,
 		 chunk->digest);
 	snprintf(chunk->size_header, sizeof(chunk->size_header), "X-Chunk-Size: %llu",
 		 (unsigned long long)chunk->size_bytes);
-	snprintf(chunk->url, sizeof(chunk->url), "http://%s/api/v1/upload/chunk/%s/%llu/%llu", node->addr,
-		 push->transfer_id, (unsigned long long)chunk->file_id, (unsigned long long)chunk->chunk_index);
+	snprintf(chunk->url, sizeof(chunk->url), "%s%s/api/v1/upload/chunk/%s/%llu/%llu", peer_scheme(node->addr),
+		 node->addr, push->transfer_id, (unsigned long long)chunk->file_id,
+		 (unsigned long long)chunk->chunk_index);
 	buf_fini(&chunk->call.answer);
 	chunk->call = FETCH_CALL_INIT;
 	chunk->call.method = "PUT";
@@ -323,6 +325,8 @@ static int send_put(struct push *push, struct push_chunk *chunk, int64_t now_us,
 	chunk->call.headers[2] = chunk->size_header;
 	chunk->call.body = (struct str){ chunk->data, (size_t)chunk->size_bytes };
 	chunk->call.stall_timeout_us = SEND_STALL_US;
+	/* The ticket says all that a node need know of us. */
+	chunk->call.is_anonymous = true;
 	chunk->sent_to = chunk->nodes[chunk->node_at];
 	chunk->try_count++;
 	chunk->try_here_count++;

@@ -93,6 +93,8 @@ const struct conf_row sched_conf_rows[] = {
 	NUMBER("threads", CONF_INT, threads, 0, 256, "0", "serving threads; 0: one a core"),
 	NUMBER("workers", CONF_INT, workers, 1, 256, "8", "threads for blocking work"),
 	CHOICE("loop", loop, "auto|io_uring|epoll", "auto", "event loop"),
+	SECURE_ROWS(struct sched_conf),
+	SECURE_CLIENT_ROW(struct sched_conf),
 	{ .name = "insecure",
 	  .type = CONF_BOOL,
 	  .offset = offsetof(struct sched_conf, is_insecure),
@@ -158,11 +160,6 @@ static int check_conf(const struct sched_conf *conf, struct sock_addr *ret_addr,
 
 	if (result < 0)
 		return err_wrap(err, "the listening address");
-	if (!sock_addr_is_loopback(ret_addr) && !conf->is_insecure) {
-		err_set(err, ERR_CONFIG, "listening on %s would serve other machines without TLS", conf->listen);
-		err_hint(err, "listen on 127.0.0.1, or set insecure: true where the network is trusted");
-		return -ERR_CONFIG;
-	}
 	if (conf->state_dir[0] == '\0' || strlen(conf->state_dir) > 4000)
 		return err_set(err, ERR_CONFIG, "state_dir is empty or too long");
 	if (conf->chunk_bytes < SCHED_CHUNK_BYTES_MIN || conf->chunk_bytes > SCHED_CHUNK_BYTES_MAX)
@@ -288,6 +285,10 @@ static int start_server(struct sched *sched, const struct sched_conf *conf, cons
 	struct http_options options = http_options_default;
 	int result;
 
+	result = secure_check_listen(addr, conf->listen, sched->tls, conf->is_insecure, "keys and manifests", err);
+	if (result < 0)
+		return result;
+	options.tls = sched_serves_tls(sched) ? sched->tls : NULL;
 	options.thread_count = (unsigned)conf->threads;
 	options.backend = (enum loop_backend)conf->loop;
 	options.connection_limit_count = CONNECTIONS_MAX;
@@ -323,7 +324,13 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	sched->transfer_entries_max = (uint64_t)conf->transfer_entries_max;
 	sched->ticket_life_us = conf->ticket_life_us;
 	sched->probe_interval_us = conf->probe_interval_us;
+	sched->is_insecure = conf->is_insecure;
 	result = sched_auth_init(sched, err);
+	if (result == 0)
+		result = secure_open(&conf->tls, &sched->tls, err);
+	sched->keyring.internal.tls = sched->tls;
+	if (result == 0)
+		result = secure_check_name(sched->tls, NULL, err);
 	if (result == 0)
 		result = sched_auth_load(sched, conf, err);
 	if (result == 0)
@@ -341,6 +348,8 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	*ret_sched = sched;
 	return 0;
 }
+
+void sched_look(struct sched *sched) { (void)secure_look(&sched->tls_watch, sched->tls, false); }
 
 const struct sock_addr *sched_addr(const struct sched *sched) { return http_server_addr(sched->server); }
 
@@ -376,6 +385,7 @@ void sched_stop(struct sched **sched_ref)
 	fs_close(&sched->final_fd);
 	fs_close(&sched->lock_fd);
 	sched_auth_fini(sched);
+	tls_free(&sched->tls);
 	pthread_mutex_destroy(&sched->claim_lock);
 	pulled_fini(&sched->pulled);
 	pthread_mutex_destroy(&sched->archive_lock);

@@ -2,6 +2,7 @@
 #ifndef HENG_FOLDER_SCHED_H
 #define HENG_FOLDER_SCHED_H
 
+#include "folder/secure.h"
 #include "folder/hook.h"
 #include "folder/users.h"
 #include "http/server.h"
@@ -31,6 +32,7 @@ struct sched_conf {
 	int decision_log_places; /* spilled | all */
 	int64_t threads, workers;
 	int loop;
+	struct secure_conf tls;
 	bool is_insecure;
 	int log_json;
 	struct conf_list on_complete; /* of struct hook_conf */
@@ -40,9 +42,11 @@ extern const struct conf_row sched_conf_rows[];
 struct sched;
 int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct err *err);
 const struct sock_addr *sched_addr(const struct sched *sched);
-/* Takes over the cluster keys and users of a configuration that was read anew, while calls go on; of the rest nothing. Fails with everything as it
- * was. */
+/* Takes over the cluster keys and users of a configuration that was read anew, and what the files of TLS hold now, while calls go on; of the rest
+ * nothing. What cannot be used stays as it was. */
 int sched_reload(struct sched *sched, const struct sched_conf *conf, struct err *err);
+/* Every few seconds, from one thread, the one that reloads: looks whether the files of TLS have changed. */
+void sched_look(struct sched *sched);
 void sched_stop(struct sched **sched);
 
 #endif

@@ -46,12 +46,36 @@ int sched_auth_load(struct sched *sched, const struct sched_conf *conf, struct e
 
 int sched_reload(struct sched *sched, const struct sched_conf *conf, struct err *err)
 {
-	return sched_auth_load(sched, conf, err);
+	const int result = sched_auth_load(sched, conf, err);
+
+	(void)secure_look(&sched->tls_watch, sched->tls, true);
+	return result;
 }
 
 bool sched_auth_is_internal(const struct sched *sched, const struct http_call *call)
 {
+	/* Where there are certificates the key alone, which every node has, opens nothing. */
+	if (sched_wants_certificates(sched) && !peer_is_any_node(http_peer_cert(call)))
+		return false;
 	return keyring_is_internal(&sched->keyring, http_header(call, "X-Internal-Key"));
+}
+
+bool sched_serves_tls(const struct sched *sched) { return sched->tls && tls_is_server(sched->tls); }
+
+bool sched_wants_certificates(const struct sched *sched) { return sched_serves_tls(sched) && tls_has_ca(sched->tls); }
+
+bool sched_is_node(const struct sched_call *c, const char *node_id)
+{
+	return !sched_wants_certificates(c->sched) || peer_is_node(http_peer_cert(c->call), node_id);
+}
+
+int sched_check_node(struct sched_call *c, const char *node_id)
+{
+	if (sched_is_node(c, node_id))
+		return 0;
+	err_set(&c->err, ERR_FORBIDDEN, "the certificate that was shown is not node %s's", node_id);
+	err_hint(&c->err, "it must name the URI heng:node:%s and be of an authority in tls_ca", node_id);
+	return -ERR_FORBIDDEN;
 }
 
 /* --- a client's call --- */
@@ -123,9 +147,15 @@ struct sched_call *sched_internal_call(struct http_call *call, void *app, int (*
 
 	if (sched_auth_is_internal(sched, call))
 		return sched_call_new(sched, call, run);
-	err_set(&err, ERR_UNAUTHENTICATED,
-		"this call is for nodes of the cluster, and shows no cluster key of this scheduler");
-	err_hint(&err, "give node and scheduler the same cluster key file");
+	if (keyring_is_internal(&sched->keyring, http_header(call, "X-Internal-Key"))) {
+		err_set(&err, ERR_UNAUTHENTICATED,
+			"this call is for nodes of the cluster, and shows no certificate of one");
+		err_hint(&err, "a node's certificate names the URI heng:node:ID and is of an authority in tls_ca");
+	} else {
+		err_set(&err, ERR_UNAUTHENTICATED,
+			"this call is for nodes of the cluster, and shows no cluster key of this scheduler");
+		err_hint(&err, "give node and scheduler the same cluster key file");
+	}
 	http_reply_err(call, &err);
 	return NULL;
 }

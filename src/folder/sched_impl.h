@@ -14,6 +14,7 @@
 #include "folder/plan.h"
 #include "folder/pool.h"
 #include "folder/pulled.h"
+#include "folder/peer.h"
 #include "folder/sched.h"
 #include "folder/users.h"
 #include "plug/store.h"
@@ -59,6 +60,9 @@ struct sched {
 	struct work *work;  /* short calls on the store */
 	struct work *plans; /* its threads are the planners */
 	struct http_server *server;
+	struct tls *tls; /* NULL: none */
+	struct secure_watch tls_watch;
+	bool is_insecure; /* nodes without TLS are taken by a scheduler with it */
 	struct keyring keyring;
 	struct users *users;
 	struct guard guard;
@@ -126,6 +130,13 @@ int sched_auth_load(struct sched *sched, const struct sched_conf *conf, struct e
 int sched_auth_find(struct sched_call *c);
 int sched_auth_prove(struct sched_call *c);
 bool sched_auth_is_internal(const struct sched *sched, const struct http_call *call);
+/* Does the scheduler serve with TLS; and must nodes prove by a certificate who they are? */
+bool sched_serves_tls(const struct sched *sched);
+bool sched_wants_certificates(const struct sched *sched);
+/* May the caller of an internal call speak for that node? False only where certificates are wanted, and it shows another's. */
+bool sched_is_node(const struct sched_call *c, const char *node_id);
+/* -ERR_FORBIDDEN when not. */
+int sched_check_node(struct sched_call *c, const char *node_id);
 /* begin of a client's call: it may go, or it is answered and NULL returned. Who calls is known before check, take and run, not yet in begin. */
 struct sched_call *sched_client_call(struct http_call *call, void *app, int (*run)(struct sched_call *c));
 struct sched_call *sched_internal_call(struct http_call *call, void *app, int (*run)(struct sched_call *c));

@@ -44,6 +44,17 @@ static int read_node(const json_t *root, struct store_node *node, struct err *er
 	return 0;
 }
 
+/* A node in the clear would undo what the scheduler's own TLS is for: clients show their tickets to it. */
+static int check_transport(struct sched_call *c, const struct store_node *node)
+{
+	if (!sched_serves_tls(c->sched) || c->sched->is_insecure || peer_is_https(node->addr))
+		return 0;
+	err_set(&c->err, ERR_FORBIDDEN, "node %s at %s serves without TLS, and this scheduler with it", node->id,
+		node->addr);
+	err_hint(&c->err, "give the node tls_certificate and tls_key, or the scheduler insecure: true");
+	return -ERR_FORBIDDEN;
+}
+
 static int run_register(struct sched_call *c)
 {
 	struct store_node node;
@@ -57,6 +68,10 @@ static int run_register(struct sched_call *c)
 	else
 		result = read_node(root, &node, &c->err);
 	json_decref(root);
+	if (result == 0)
+		result = sched_check_node(c, node.id);
+	if (result == 0)
+		result = check_transport(c, &node);
 	if (result == 0)
 		result = pool_register(c->sched->pool, &node, &c->err);
 	if (result < 0)
@@ -110,6 +125,9 @@ static int parse_receipts(struct sched_call *c, struct receipts *all)
 		if (!str_cut(&rest, '\n', &line))
 			line = STR_NONE;
 		result = receipt_parse(line, &all->receipts[all->count], NULL);
+		/* One node speaks of no other's chunks. */
+		if (result == 0 && !sched_is_node(c, all->receipts[all->count].node_id))
+			result = -ERR_FORBIDDEN;
 		all->results[i] = (enum err_code) - result;
 		all->count += result == 0;
 	}

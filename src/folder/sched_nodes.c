@@ -20,7 +20,10 @@ static int run_report(struct sched_call *c)
 		c->err = why;
 		c->err.code = ERR_BAD_REQUEST;
 		result = -ERR_BAD_REQUEST;
-	} else
+	} else {
+		result = sched_check_node(c, message->node_id);
+	}
+	if (result == 0)
 		result = pool_report(c->sched->pool, message, &c->err);
 	free(message);
 	if (result < 0)

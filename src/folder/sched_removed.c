@@ -77,6 +77,8 @@ static int run_removed(struct sched_call *c)
 	int result = read_node_id(c, node_id);
 
 	if (result == 0)
+		result = sched_check_node(c, node_id);
+	if (result == 0)
 		result = check_lines(c, &count);
 	while (result == 0 && str_cut(&rest, '\n', &line)) {
 		result = removed_parse(line, &removed, &c->err);

@@ -379,6 +379,7 @@ int stored_open(const struct stored_place *place, struct stored *ret_stored, str
 	int result = fetch_new(&fetch, err);
 	if (result < 0)
 		return result;
+	fetch_use_tls(fetch, place->tls);
 	result = ask_facts(fetch, place, ret_stored, err);
 	if (result == 0) {
 		ret_stored->manifest_fd = fs_temp_file(err);

@@ -14,7 +14,8 @@
 #include "wire/manifest.h"
 
 struct stored_place {
-	const char *url, *api_key; /* http://host:port of the scheduler */
+	const char *url, *api_key; /* http[s]://host:port of the scheduler */
+	struct tls *tls;           /* as struct push_options has it */
 	const char *transfer_id;
 	const atomic_bool *is_interrupted; /* NULL, or looked at on the way: then the work ends with ERR_WAITING */
 	int64_t give_up_us; /* without anything from the scheduler for so long it is ERR_TIMEOUT; 0: 60 s */

@@ -267,7 +267,7 @@ int sweep_start(const struct sweep_options *options, struct sweep **ret_sweep, s
 		     options->node_id) >= URL_SIZE)
 		r = err_set(err, ERR_CONFIG, "the scheduler's URL is too long");
 	else
-		r = fetch_new(&sweep->fetch, err);
+		r = internal_fetch_new(sweep->internal_key, &sweep->fetch, err);
 	if (r < 0) {
 		sweep_stop(&sweep);
 		return r;

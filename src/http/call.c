@@ -78,10 +78,7 @@ int64_t http_body_size(const struct http_call *call)
 }
 
 const struct sock_addr *http_peer(const struct http_call *call) { return &call_conn(call)->peer; }
-const struct tls_peer *http_peer_cert(const struct http_call *call)
-{
-	return stream_tls_peer(&call_conn(call)->stream);
-}
+const struct tls_peer *http_peer_cert(const struct http_call *call) { return call->peer; }
 bool http_is_tls(const struct http_call *call) { return call_conn(call)->thread->server->options.tls != NULL; }
 const char *http_request_id(const struct http_call *call) { return call->id; }
 struct loop *http_loop(const struct http_call *call) { return call_conn(call)->thread->loop; }
@@ -341,6 +338,7 @@ void call_begin(struct http_conn *conn)
 	struct buf allowed = BUF_INIT(KIB);
 	struct err err = ERR_INIT;
 	give_id(conn);
+	conn->call.peer = stream_tls_peer(&conn->stream);
 	http1_body_init(&conn->body, &conn->parse);
 	if (admit(conn, &allowed, &err) < 0) {
 		if (err.code == ERR_METHOD)

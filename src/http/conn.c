@@ -18,6 +18,7 @@ static void free_conn(struct http_conn *conn)
 	call_fini(&conn->call);
 	thread_give_buffer(thread, conn->body_buffer);
 	free(conn->input);
+	free(conn->kept_peer);
 	buf_fini(&conn->out);
 	buf_fini(&conn->out_body);
 	if (conn->file_fd >= 0)
@@ -39,6 +40,7 @@ void conn_leave(struct http_conn *conn)
 			stream_cancel(&conn->stream, &conn->send_op);
 		if (conn->is_receiving || conn->is_sending)
 			return;
+		conn->kept_peer = stream_tls_take_peer(&conn->stream);
 		stream_close(&conn->stream);
 		conn->is_closed = true;
 	}

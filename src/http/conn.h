@@ -66,6 +66,7 @@ struct http_call {
 	const struct http_route *route;
 	void *state;
 	struct http_task *task;
+	const struct tls_peer *peer; /* the stream's, or conn->kept_peer */
 	char id[CALL_ID_SIZE];
 	char *path_text; /* the decoded segments, which params point into */
 	struct call_param params[CALL_PARAMS_MAX];
@@ -95,7 +96,8 @@ struct http_conn {
 	enum conn_state state;
 	unsigned depth;
 	bool is_receiving, is_sending, is_closed, is_eof;
-	bool is_refused; /* counted as refused, not as a connection */
+	struct tls_peer *kept_peer; /* of a stream that is closed, for a call that still runs */
+	bool is_refused;            /* counted as refused, not as a connection */
 
 	/* What was received: input[begin..size) is the head being read or served and what came along with it; body_buffer[begin..size) is
 	 * what came later while a body flowed. */

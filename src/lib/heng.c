@@ -67,7 +67,7 @@ void client_drop(struct heng_client *client)
 {
 	if (atomic_fetch_sub(&client->holder_count, 1) > 1)
 		return;
-	mem_wipe(&client->client, sizeof(client->client));
+	client_fini(&client->client);
 	free(client);
 }
 
@@ -110,6 +110,26 @@ int heng_client_new_key_file(struct heng_client **ret_client, const char *url, c
 	struct err err = ERR_INIT;
 
 	(void)client_new(ret_client, url, key_file, true, &err);
+	return error_give(&err, ret_error);
+}
+
+static int set_tls(struct heng_client *client, const char *ca, const char *certificate, const char *key,
+		   struct err *err)
+{
+	if (!client)
+		return err_set(err, ERR_USAGE, "TLS needs a client: it is NULL");
+	/* Those who run with it read it without a lock. */
+	if (atomic_load(&client->holder_count) > 1)
+		return err_set(err, ERR_USAGE, "the client has operations already: TLS is set before the first");
+	return client_tls(&client->client, ca, certificate, key, err);
+}
+
+int heng_client_set_tls(struct heng_client *client, const char *ca, const char *certificate, const char *key,
+			struct heng_error **ret_error)
+{
+	struct err err = ERR_INIT;
+
+	(void)set_tls(client, ca, certificate, key, &err);
 	return error_give(&err, ret_error);
 }
 

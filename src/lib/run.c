@@ -65,6 +65,7 @@ static struct stored_place place_of(const struct heng_op *op, const char *transf
 {
 	return (struct stored_place){ .url = op->client->client.url,
 				      .api_key = op->client->client.key,
+				      .tls = op->client->client.tls,
 				      .transfer_id = transfer_id,
 				      .is_interrupted = &op->is_stopped };
 }
@@ -163,6 +164,7 @@ int heng_push(struct heng_op *op, const char *folder, struct heng_error **ret_er
 		struct push_options options = { .folder = folder,
 						.url = op->client->client.url,
 						.api_key = op->client->client.key,
+						.tls = op->client->client.tls,
 						.digest = DIGEST_SHA256,
 						.is_interrupted = &op->is_stopped,
 						.progress = on_progress,

@@ -347,3 +347,12 @@ int64_t tls_expiry_wall_us(struct tls *tls)
 /* The paths never change. */
 bool tls_is_server(struct tls *tls) { return tls->paths[FILE_CERTIFICATE] != NULL; }
 bool tls_has_ca(struct tls *tls) { return tls->paths[FILE_CA] != NULL; }
+
+struct tls_peer *tls_own(struct tls *tls)
+{
+	struct tls_context *context = tls_take(tls);
+	struct tls_peer *peer = context->server ? tls_peer_make(SSL_CTX_get0_certificate(context->server), true) : NULL;
+
+	tls_context_drop(&context);
+	return peer;
+}

@@ -49,6 +49,8 @@ struct tls_peer {
 	size_t name_count;
 	bool is_cluster; /* its chain ends at an authority of `ca`, not only of `client_ca` */
 };
+/* Who we say that we are: the own certificate, which nobody has checked (is_cluster is true). NULL without one. The caller frees it, by free. */
+struct tls_peer *tls_own(struct tls *tls);
 /* A name of that kind ("uri"), byte for byte; "dns" without regard to case. */
 bool tls_peer_has_name(const struct tls_peer *peer, const char *kind, const char *name);
 

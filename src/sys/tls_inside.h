@@ -38,6 +38,8 @@ int tls_err(struct err *err, enum err_code code, const char *what, const char *p
 /* tls_server.c: the server's side of a context whose files have been read. */
 int tls_server_make(struct tls_context *context, EVP_PKEY *key, STACK_OF(X509) * chain, STACK_OF(X509) * client_ca,
 		    struct err *err);
+/* tls_peer.c: of a certificate alone. */
+struct tls_peer *tls_peer_make(const X509 *certificate, bool is_cluster);
 /* tls_peer.c: NULL when no certificate was shown. The caller frees it, by free. */
 struct tls_peer *tls_peer_of(SSL *ssl, const struct tls_context *context);
 

@@ -95,21 +95,27 @@ static bool is_of(STACK_OF(X509) * chain, STACK_OF(X509) * authorities)
 	return false;
 }
 
+struct tls_peer *tls_peer_make(const X509 *certificate, bool is_cluster)
+{
+	GENERAL_NAMES *all = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+	struct tls_peer *peer = must_zalloc(1, sizeof(*peer) + collect(all, NULL, NULL));
+
+	collect(all, peer, (char *)(peer + 1));
+	GENERAL_NAMES_free(all);
+	subject_of(certificate, peer->subject, sizeof(peer->subject));
+	digest_hex(certificate, peer->sha256);
+	peer->is_cluster = is_cluster;
+	ERR_clear_error();
+	return peer;
+}
+
 struct tls_peer *tls_peer_of(SSL *ssl, const struct tls_context *context)
 {
 	const X509 *certificate = SSL_get0_peer_certificate(ssl);
 
 	if (!certificate || SSL_get_verify_result(ssl) != X509_V_OK)
 		return NULL;
-	GENERAL_NAMES *all = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
-	struct tls_peer *peer = must_zalloc(1, sizeof(*peer) + collect(all, NULL, NULL));
-	collect(all, peer, (char *)(peer + 1));
-	GENERAL_NAMES_free(all);
-	subject_of(certificate, peer->subject, sizeof(peer->subject));
-	digest_hex(certificate, peer->sha256);
-	peer->is_cluster = is_of(SSL_get0_verified_chain(ssl), context->ca);
-	ERR_clear_error();
-	return peer;
+	return tls_peer_make(certificate, is_of(SSL_get0_verified_chain(ssl), context->ca));
 }
 
 bool tls_peer_has_name(const struct tls_peer *peer, const char *kind, const char *name)

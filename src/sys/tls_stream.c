@@ -468,3 +468,13 @@ const struct tls_peer *stream_tls_peer(const struct stream *stream)
 {
 	return stream->ops == &tls_ops ? ((const struct tls_stream *)stream->state)->peer : NULL;
 }
+
+struct tls_peer *stream_tls_take_peer(struct stream *stream)
+{
+	struct tls_stream *t = stream->ops == &tls_ops ? stream->state : NULL;
+	struct tls_peer *peer = t ? t->peer : NULL;
+
+	if (t)
+		t->peer = NULL;
+	return peer;
+}

@@ -12,5 +12,7 @@
 void stream_tls_init(struct stream *stream, struct loop *loop, int fd, struct tls *tls);
 /* The peer's certificate, NULL when it has shown none, or no handshake is over yet. Lives as long as the stream. */
 const struct tls_peer *stream_tls_peer(const struct stream *stream);
+/* The same, to be freed by the caller (free); the stream has none any more. For whoever outlives the stream. */
+struct tls_peer *stream_tls_take_peer(struct stream *stream);
 
 #endif

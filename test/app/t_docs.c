@@ -112,7 +112,7 @@ static void test_examples_are_whole(void **state)
 	struct node_conf node;
 	check_example("etc/scheduler.yaml", sched_conf_rows, &scheduler, sizeof(scheduler), &arena);
 	assert_int_equal(scheduler.users.count, 3);
-	assert_true(scheduler.is_insecure);
+	assert_false(scheduler.is_insecure);
 	check_example("etc/node.yaml", node_conf_rows, &node, sizeof(node), &arena);
 	assert_string_equal(node.node_id, "store-1");
 }
