@@ -285,9 +285,6 @@ static int start_server(struct sched *sched, const struct sched_conf *conf, cons
 	struct http_options options = http_options_default;
 	int result;
 
-	result = secure_check_listen(addr, conf->listen, sched->tls, conf->is_insecure, "keys and manifests", err);
-	if (result < 0)
-		return result;
 	options.tls = sched_serves_tls(sched) ? sched->tls : NULL;
 	options.thread_count = (unsigned)conf->threads;
 	options.backend = (enum loop_backend)conf->loop;
@@ -329,6 +326,9 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	if (result == 0)
 		result = secure_open(&conf->tls, &sched->tls, err);
 	sched->keyring.internal.tls = sched->tls;
+	if (result == 0)
+		result = secure_check_listen(&addr, conf->listen, sched->tls, conf->is_insecure, "keys and manifests",
+					     err);
 	if (result == 0)
 		result = secure_check_name(sched->tls, NULL, err);
 	if (result == 0)

@@ -34,7 +34,7 @@
 
 /* --- the scripted node --- */
 
-static const struct internal_key shown_key = { "X-Internal-Key: " WORLD_KEY };
+static const struct internal_key shown_key = { .header = "X-Internal-Key: " WORLD_KEY };
 static bool has_key(struct http_call *call)
 {
 	struct world_node *node = http_app(call);

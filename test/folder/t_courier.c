@@ -20,7 +20,7 @@
 #define MANY     20000
 #define URL_SIZE (SOCK_TEXT_SIZE + 8)
 
-static const struct internal_key shown_key = { "X-Internal-Key: "
+static const struct internal_key shown_key = { .header = "X-Internal-Key: "
 					       "00" };
 static void refuse_begin(struct http_call *call, void *app)
 {

@@ -25,7 +25,7 @@
 #define D2  "2222222222222222222222222222222222222222222222222222222222222222"
 #define MD5 "33333333333333333333333333333333"
 
-static const struct internal_key shown_key = { "X-Internal-Key: " KEY };
+static const struct internal_key shown_key = { .header = "X-Internal-Key: " KEY };
 static struct world *w;
 static struct pool *pool;
 static struct inventory *inventory;

@@ -21,7 +21,7 @@
 #define INTERVAL_US    (20 * MSEC_US)
 #define SERVER_TIME_US 815
 
-static const struct internal_key shown_key = { "X-Internal-Key: " KEY };
+static const struct internal_key shown_key = { .header = "X-Internal-Key: " KEY };
 static struct {
 	struct http_server *server;
 	struct work *work;

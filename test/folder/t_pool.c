@@ -24,7 +24,7 @@
 
 /* --- a store that knows nodes only --- */
 
-static const struct internal_key shown_key = { "X-Internal-Key: " KEY };
+static const struct internal_key shown_key = { .header = "X-Internal-Key: " KEY };
 static struct {
 	struct store store;
 	struct store_node nodes[NODES_MAX];

@@ -17,7 +17,7 @@
 #define OFTEN_US (30 * MSEC_US)
 #define KEY      "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-static const struct internal_key shown_key = { "X-Internal-Key: " KEY };
+static const struct internal_key shown_key = { .header = "X-Internal-Key: " KEY };
 static char dir[64];
 static struct store *store;
 static struct pool *pool;
