@@ -21,7 +21,7 @@
 #define URL_SIZE (SOCK_TEXT_SIZE + 8)
 
 static const struct internal_key shown_key = { .header = "X-Internal-Key: "
-					       "00" };
+							 "00" };
 static void refuse_begin(struct http_call *call, void *app)
 {
 	(void)app;
