@@ -197,6 +197,20 @@ static int on_root(void *owner, const struct store_entry *entry)
 	return 1;
 }
 
+/* The mode that the folder has in the end may keep its own owner from opening it; who is root does not notice. */
+static int open_placed(struct merge_run *run, struct err *err)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, final_fd = run->merge->final_fd;
+	int fd = openat(final_fd, run->transfer.batch, flags);
+
+	if (fd < 0 && errno == EACCES) {
+		if (fchmodat(final_fd, run->transfer.batch, 0700, 0) < 0)
+			return err_sys(err, ERR_SYSTEM, errno, "cannot change the mode of the merged folder");
+		fd = openat(final_fd, run->transfer.batch, flags);
+	}
+	return fd >= 0 ? fd : err_sys(err, ERR_SYSTEM, errno, "cannot open the merged folder");
+}
+
 int merge_publish_again(struct merge_run *run, struct err *err)
 {
 	struct merge *merge = run->merge;
@@ -205,10 +219,9 @@ int merge_publish_again(struct merge_run *run, struct err *err)
 	int result = merge->store->ops->entries(merge->store, run->transfer.id, 0, 0, on_root, &root, err);
 	if (result < 0)
 		return result;
-	AUTO(fs_close)
-	int fd = openat(merge->final_fd, run->transfer.batch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	AUTO(fs_close) int fd = open_placed(run, err);
 	if (fd < 0)
-		return err_sys(err, ERR_SYSTEM, errno, "cannot open the merged folder");
+		return fd;
 	if (root.type == MANIFEST_DIR)
 		result = stage_root_attributes(fd, root.mode, root.mtime_ns, err);
 	if (result == 0)

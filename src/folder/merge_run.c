@@ -306,8 +306,15 @@ void merge_transfer(struct merge_run *run)
 	case MERGE_PLACED:
 		break;
 	}
-	if (merge_publish_again(run, &err) < 0) {
+	result = merge_publish_again(run, &err);
+	if (result == -ERR_STORE) {
 		merge_end_unrecorded(run, &err, "that its folder is in place");
+		return;
+	}
+	/* What the file system refuses now it will refuse again. The chunks are there still: the next merge begins anew. */
+	if (result < 0) {
+		merge_unpublish(run);
+		merge_end_in_failure(run, &err, true);
 		return;
 	}
 	merge_end_completed(run);

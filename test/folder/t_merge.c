@@ -2,6 +2,8 @@
 /* The world is a second source of this test; tests are built from one. */
 #include "folder/merge_world.c"
 
+#include <sys/syscall.h>
+
 #include "base/hash.h"
 #include "folder/merge_impl.h"
 #include "wire/manifest.h"
@@ -580,6 +582,75 @@ static void test_killed_after_rename(void **state)
 	assert_int_equal(atomic_load(&world->nodes[0].get_count) + atomic_load(&world->nodes[1].get_count), 0);
 }
 
+/* The thread's rights alone; threads that it makes have the same. */
+static void act_as(unsigned user) { assert_int_equal(syscall(SYS_setresuid, -1, user, -1), 0); }
+
+static void give_to(const struct world *world, unsigned user)
+{
+	assert_int_equal(fchown(world->root_fd, user, (gid_t)-1), 0);
+	assert_int_equal(fchown(world->staging_fd, user, (gid_t)-1), 0);
+	assert_int_equal(fchown(world->final_fd, user, (gid_t)-1), 0);
+	assert_int_equal(fchownat(world->final_fd, ".heng", user, (gid_t)-1, 0), 0);
+	assert_int_equal(fchown(world->source_fd, user, (gid_t)-1), 0);
+}
+
+/* The same, but the root had its mode already, by which its owner may not read it, and the scheduler is no more than that owner. */
+static void test_killed_after_mode(void **state)
+{
+	static const unsigned modes[] = { 0, 0300, 0111, 0700 };
+
+	if (geteuid() != 0)
+		skip(); /* what other users may not do, nobody can pretend */
+	for (size_t i = 0; i < COUNT_OF(modes); i++) {
+		struct world *world = *state;
+		struct stat st;
+
+		world_file(world, "a", 100, 1, 0644, T0);
+		world_attributes(world, ".", modes[i], T0);
+		world_send(world, "batch");
+		assert_int_equal(renameat(world->root_fd, "source", world->final_fd, "batch"), 0);
+		assert_int_equal(fstat(world->source_fd, &st), 0);
+		put_owner(world, world->transfer.id, st.st_ino, world->transfer.version);
+		assert_int_equal(mkdirat(world->staging_fd, world->transfer.id, 0700), 0);
+		assert_int_equal(fchownat(world->staging_fd, world->transfer.id, 65534, (gid_t)-1, 0), 0);
+		give_to(world, 65534);
+		act_as(65534);
+		world_merge_start(world);
+		act_as(0);
+		world_assert_completed(world);
+		assert_int_equal(fstat(world->source_fd, &st), 0);
+		assert_int_equal(st.st_mode & 07777, modes[i]);
+		assert_int_equal(st.st_mtim.tv_nsec, T0 % 1000000000);
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* The folder is in place, but it is not the scheduler's to finish: the push is told, and the merge can be done anew. */
+static void test_killed_and_taken_over(void **state)
+{
+	struct world *world = *state;
+	struct stat st;
+
+	if (geteuid() != 0)
+		skip();
+	world_file(world, "a", 100, 1, 0644, T0);
+	world_attributes(world, ".", 0300, T0);
+	world_send(world, "batch");
+	assert_int_equal(renameat(world->root_fd, "source", world->final_fd, "batch"), 0);
+	assert_int_equal(fstat(world->source_fd, &st), 0);
+	put_owner(world, world->transfer.id, st.st_ino, world->transfer.version);
+	give_to(world, 65534);
+	assert_int_equal(fchown(world->source_fd, 65533, (gid_t)-1), 0);
+	act_as(65534);
+	world_merge_start(world);
+	act_as(0);
+	world_wait(world, TRANSFER_UPLOADING);
+	assert_true(world->transfer.is_retryable);
+	assert_non_null(strstr(world->transfer.reason, "Operation not permitted"));
+	assert_int_equal(world_count_in_state(world, CHUNK_STORED), world->transfer.chunk_count);
+}
+
 /* A merge put its folder in place, could not make that durable, and could not take it back; then a file was revised. The former folder makes way. */
 static void test_put_in_place_before(void **state)
 {
@@ -810,6 +881,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_node_refuses, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_node_refuses_for_good, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_after_rename, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_killed_after_mode, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_killed_and_taken_over, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_put_in_place_before, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_foreign_folder, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stop_and_resume, setup, teardown),
