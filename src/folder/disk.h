@@ -62,6 +62,9 @@ int disk_write(struct disk_put *put, const void *data, size_t size, struct err *
 int disk_commit(struct disk_put **put, struct err *err);
 void disk_abort(struct disk_put **put); /* removes the file, ends the turn */
 
+/* What is never to be used of such a file system. */
+uint64_t disk_floor_bytes(const struct disk *disk, const struct fs_space *space);
+
 /* The relative path of a chunk, for audit rows and for reading. */
 void disk_chunk_path(const char *transfer_id, uint64_t file_id, uint64_t chunk_index, char *target, size_t target_size);
 bool disk_has(struct disk *disk, const char *transfer_id, uint64_t file_id, uint64_t chunk_index);

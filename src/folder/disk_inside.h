@@ -67,8 +67,6 @@ bool disk_is_written(struct disk *disk, struct hash128 key, const char *part_nam
  * (ERR_DISK, which takes the disk out of use). doing: "cannot write a chunk". */
 int disk_fail(struct disk *disk, struct err *err, const char *doing);
 
-/* What is never to be used of such a file system. */
-uint64_t disk_floor_bytes(const struct disk *disk, const struct fs_space *space);
 /* disk->lock held. Does the file system, less what is promised, hold `size_bytes` above the floor? */
 bool disk_has_room(const struct disk *disk, const struct fs_space *space, uint64_t size_bytes);
 

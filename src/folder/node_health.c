@@ -82,6 +82,7 @@ static int health_run(struct http_task *task)
 	json_c(&json, "start_id", node->start_id);
 	json_u64(&json, "free_bytes", space.free_bytes + reserved_bytes);
 	json_u64(&json, "total_bytes", space.total_bytes);
+	json_u64(&json, "floor_bytes", disk_floor_bytes(node->disk, &space));
 	json_u64(&json, "inodes_free", space.inodes_free);
 	json_u64(&json, "inodes_total", space.inodes_total);
 	json_u64(&json, "reserved_bytes", reserved_bytes);

@@ -37,6 +37,7 @@ struct pool_node {
 	bool is_disk_low, takes_work;
 	char diagnosis[256];                           /* the node's own word on what is wrong, or the probe's error */
 	uint64_t free_bytes, total_bytes, inodes_free; /* free: less what the node has promised to writes under way */
+	uint64_t floor_bytes;                          /* of the free ones the node never uses so many */
 	char fs_name[33];                              /* of its file system (sys/fs.h); "": not known */
 	int64_t state_since_mono_us, probed_mono_us;   /* 0: never */
 	unsigned missed_count;                         /* probes in a row */

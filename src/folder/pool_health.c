@@ -77,6 +77,7 @@ static int health_fill(const json_t *root, struct pool_health *health, struct er
 	    !health_count(root, "inodes_free", &health->inodes_free) ||
 	    !health_count(root, "reserved_bytes", &reserved))
 		return err_set(err, ERR_PEER, "its health answer does not tell the disk's space");
+	(void)health_count(root, "floor_bytes", &health->floor_bytes);
 	health_fs(root, health);
 	health->free_bytes = reserved < health->free_bytes ? health->free_bytes - reserved : 0;
 	return 0;

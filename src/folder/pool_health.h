@@ -15,7 +15,8 @@ struct pool_health {
 	char start_id[33];   /* of the node's process; "" when it does not tell */
 	uint64_t free_bytes; /* less what is promised to writes under way */
 	uint64_t total_bytes, inodes_free;
-	char fs_name[33]; /* "" when it does not tell */
+	uint64_t floor_bytes; /* of the free ones it never uses so many */
+	char fs_name[33];     /* "" when it does not tell */
 	bool is_low;
 	char diagnosis[256]; /* "" when the node is well */
 };

@@ -46,6 +46,7 @@ static void entry_good_locked(struct pool_entry *entry, const struct pool_health
 	struct pool_node *node = &entry->node;
 
 	node->free_bytes = health->free_bytes;
+	node->floor_bytes = health->floor_bytes;
 	node->total_bytes = health->total_bytes;
 	node->inodes_free = health->inodes_free;
 	memcpy(node->fs_name, health->fs_name, sizeof(node->fs_name));

@@ -143,6 +143,7 @@ static void json_node(struct json *json, const struct pool_judged *judged, const
 	json_c(json, "order", node_order_name(node->order));
 	json_c(json, "domain", node->domain);
 	json_u64(json, "free_bytes", node->free_bytes);
+	json_u64(json, "floor_bytes", node->floor_bytes);
 	json_u64(json, "total_bytes", node->total_bytes);
 	json_c(json, "fs", node->fs_name);
 	json_c(json, "diagnosis", node->diagnosis);

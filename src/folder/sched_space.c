@@ -59,21 +59,25 @@ static int check_all(struct sched *sched, const struct plan_facts *facts, uint64
 		     struct err *err)
 {
 	uint64_t twice = space_add(wanted_bytes, facts->total_bytes), shared = 0;
+	const uint64_t kept = space_add(room->kept_bytes, room->final_kept_bytes);
 	int result;
 
 	if (room->is_final_shared)
 		shared = room->final_bytes < final_space->free_bytes ? room->final_bytes : final_space->free_bytes;
-	if (!fits(wanted_bytes, need->node_bytes, 0, space_add(room->bytes, shared)))
-		return no_space(err, "on the nodes", wanted_bytes, need->node_bytes, 0, space_add(room->bytes, shared));
+	if (!fits(wanted_bytes, need->node_bytes, kept, space_add(room->bytes, shared)))
+		return no_space(err, "on the nodes", wanted_bytes, need->node_bytes, kept,
+				space_add(room->bytes, shared));
 	result = check_final(sched, facts, need, final_space, err);
 	if (result < 0 || !room->is_final_shared)
 		return result;
-	if (fits(twice, space_add(need->node_bytes, need->bytes), sched->final_free_floor_bytes,
-		 space_add(room->bytes, shared)))
+	/* Of two floors on one file system the higher one holds. */
+	const uint64_t both = space_add(room->kept_bytes, room->final_kept_bytes > sched->final_free_floor_bytes
+								  ? room->final_kept_bytes
+								  : sched->final_free_floor_bytes);
+	if (fits(twice, space_add(need->node_bytes, need->bytes), both, space_add(room->bytes, shared)))
 		return 0;
 	return no_space(err, "for the folder twice, in chunks on the nodes and in the final store, which share a disk",
-			twice, space_add(need->node_bytes, need->bytes), sched->final_free_floor_bytes,
-			space_add(room->bytes, shared));
+			twice, space_add(need->node_bytes, need->bytes), both, space_add(room->bytes, shared));
 }
 
 int sched_space_check(struct sched *sched, const struct plan_facts *facts, unsigned copies,

@@ -435,18 +435,16 @@ int fs_rename(int from_dir_fd, const char *from, int to_dir_fd, const char *to, 
 int fs_space(int fd, struct fs_space *ret_space, struct err *err)
 {
 	struct statvfs fs;
-	struct stat info;
 
-	if (fstatvfs(fd, &fs) < 0 || fstat(fd, &info) < 0)
+	if (fstatvfs(fd, &fs) < 0)
 		return err_sys(err, ERR_SYSTEM, errno, "cannot ask the file system for its free space");
 	*ret_space = (struct fs_space){
 		.total_bytes = (uint64_t)fs.f_blocks * fs.f_frsize,
 		.free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize,
 		.inodes_total = fs.f_files,
 		.inodes_free = fs.f_favail,
-		.fs_id = info.st_dev,
 	};
-	return 0;
+	return fs_identify(fd, ret_space, err);
 }
 
 static int lock_refused(int fd, const char *path, struct err *err)

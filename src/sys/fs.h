@@ -59,12 +59,14 @@ int fs_remove_tree(int dir_fd, const char *name, struct err *err);
 struct fs_space {
 	uint64_t total_bytes, free_bytes; /* free to an unprivileged writer */
 	uint64_t inodes_total, inodes_free;
-	uint64_t fs_id; /* the device's number */
+	/* The same for all that share the space, on this machine: also for subvolumes, bind mounts and overlays, whose devices have other numbers. */
+	uint64_t fs_id;
+	bool is_network; /* on all machines then */
 };
 int fs_space(int fd, struct fs_space *ret_space, struct err *err);
 /* 32 hex digits that tell this file system from all others of this and of other machines, the same for all processes and containers under one kernel,
- * until it boots anew; "" where the kernel does not tell. A network file system has another name on each machine, a btrfs subvolume and a
- * container's own overlay have names of their own. */
+ * until it boots anew; "" where the kernel does not tell. Subvolumes of one btrfs have the same name, and so has an export of NFS, SMB or Ceph on all machines
+ * that mount it by the same words. An overlay has that of its upper layer, unless the kernel (6.6 and newer) gave it an identity of its own. */
 #define FS_NAME_SIZE 33
 void fs_name(const struct fs_space *space, char target[FS_NAME_SIZE]);
 

@@ -1,4 +1,4 @@
-/* The parts of sys/host, each of which fills its own fields of the facts. Private to the host_*.c files. */
+/* The parts of sys/host, each of which fills its own fields of the facts. Private to the host_*.c files; fs_name.c reads mounts as well. */
 #ifndef HENG_SYS_HOST_INSIDE_H
 #define HENG_SYS_HOST_INSIDE_H
 

@@ -62,9 +62,7 @@ static int no_orders(struct store *store, int (*each)(void *owner, const struct 
 	(void)store, (void)each, (void)owner, (void)err;
 	return 0;
 }
-static const struct store_ops told_ops = {
-	.name = "memory", .node_save = told_save, .node_list = told_list, .order_list = no_orders
-};
+static const struct store_ops told_ops = { .node_save = told_save, .node_list = told_list, .order_list = no_orders };
 
 /* --- the pool under test, and waiting for what it finds --- */
 

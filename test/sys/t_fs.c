@@ -450,6 +450,44 @@ static void test_space(void **state)
 	assert_int_equal(fs_space(-1, &space, &err), -ERR_SYSTEM);
 }
 
+static uint64_t id_of(const char *path)
+{
+	struct err err = ERR_INIT;
+	struct fs_space space;
+	int fd = fs_open_dir(path, &err);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fs_space(fd, &space, &err), 0);
+	fs_close(&fd);
+	assert_false(space.is_network);
+	return space.fs_id;
+}
+
+/* What shares the space is one file system, whatever number its device has. */
+static void test_one_space_one_id(void **state)
+{
+	char options[4 * PATH_MAX];
+	struct stat lower, above;
+
+	(void)state;
+	assert_int_equal(mkdir(at("low"), 0755), 0);
+	assert_int_equal(mkdir(at("up"), 0755), 0);
+	assert_int_equal(mkdir(at("work"), 0755), 0);
+	assert_int_equal(mkdir(at("all"), 0755), 0);
+	assert_int_equal(id_of(at("up")), id_of(scratch));
+	/* "uuid=null" is what older kernels do without being asked: the overlay tells of its upper layer. */
+	(void)snprintf(options, sizeof(options), "lowerdir=%s/low,upperdir=%s/up,workdir=%s/work,uuid=null", scratch,
+		       scratch, scratch);
+	if (mount("overlay", at("all"), "overlay", 0, options) < 0)
+		skip(); /* needs the right to mount, and a kernel that knows the option */
+	assert_int_equal(stat(at("all"), &above), 0);
+	assert_int_equal(stat(at("up"), &lower), 0);
+	const uint64_t above_id = id_of(at("all")), lower_id = id_of(at("up"));
+	assert_int_equal(umount(at("all")), 0);
+	assert_int_not_equal(above.st_dev, lower.st_dev);
+	assert_int_equal(above_id, lower_id);
+}
+
 static void test_lock(void **state)
 {
 	struct err err = ERR_INIT;
@@ -585,6 +623,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_rename, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_remove_tree, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_space, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_space_one_id, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_clone, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lock, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_clean_replaced, setup, teardown),
