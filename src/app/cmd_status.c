@@ -98,6 +98,8 @@ static void status_print_one(const json_t *root)
 	       (unsigned long long)ask_u64(root, "merged_chunks"));
 	status_print_copies(root);
 	printf("%-10s %s\n", "digest", ask_word(root, "digest", text, sizeof(text)));
+	if (ask_text(root, "seal")[0] != '\0')
+		printf("%-10s %s (cipher and key)\n", "encrypted", ask_word(root, "seal", text, sizeof(text)));
 	printf("%-10s %s\n", "final", ask_word(root, "final", text, sizeof(text)));
 	status_print_time(root, "created_us", "created");
 	status_print_time(root, "updated_us", "updated");

@@ -109,6 +109,8 @@ static void a_batch_that_exists(void **state)
 	expect_error(409, "batch_exists");
 	post("ann", "batch=books&digest=md5", folder_a);
 	expect_error(409, "batch_exists");
+	post("ann", "batch=books&seal=aes:0123456789abcdef", folder_a);
+	expect_error(409, "batch_exists");
 	/* A folder that nobody sent. */
 	snprintf(path, sizeof(path), "%s/final/there", dir);
 	assert_int_equal(mkdir(path, 0700), 0);
@@ -231,10 +233,17 @@ static void a_wish_counts_for_a_new_transfer_only(void **state)
 
 static void other_arguments(void **state)
 {
-	static const char *const rows[] = { "batch=b&digest=sha1",         "batch=b&chunk_size=65535",
-					    "batch=b&chunk_size=67108865", "batch=b&chunk_size=-1",
-					    "batch=b&chunk_wish=65535",    "batch=b&chunk_wish=1MiB",
-					    "batch=b&priority=x",          "batch=b&priority=1001",
+	static const char *const rows[] = { "batch=b&digest=sha1",
+					    "batch=b&seal=aes",
+					    "batch=b&seal=des:0123456789abcdef",
+					    "batch=b&seal=aes:0123456789ABCDEF",
+					    "batch=b&chunk_size=65535",
+					    "batch=b&chunk_size=67108865",
+					    "batch=b&chunk_size=-1",
+					    "batch=b&chunk_wish=65535",
+					    "batch=b&chunk_wish=1MiB",
+					    "batch=b&priority=x",
+					    "batch=b&priority=1001",
 					    "batch=b&dry_run=yes" };
 	const char *no_crc[] = { "X-Api-Key: key of ann", NULL };
 

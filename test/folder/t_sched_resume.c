@@ -65,6 +65,7 @@ static void other_terms_are_refused(void **state)
 	} rows[] = {
 		{ "&batch=other", "'books'" },
 		{ "&digest=md5", "sha256" },
+		{ "&seal=aes:0123456789abcdef", "without encryption" },
 		{ "&chunk_size=131072", "65536" },
 	};
 

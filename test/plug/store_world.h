@@ -108,6 +108,7 @@ static inline struct store_transfer transfer_make(const char *id, const char *ba
 	copy_text(t.source, sizeof(t.source), "host:/srv/q3");
 	copy_text(t.manifest_digest, sizeof(t.manifest_digest), "00112233445566778899aabbccddeeff");
 	copy_text(t.client_addr, sizeof(t.client_addr), "10.0.0.9:4000");
+	copy_text(t.seal, sizeof(t.seal), "aes:0123456789abcdef");
 	return t;
 }
 

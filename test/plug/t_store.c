@@ -28,6 +28,7 @@ static void test_plan_shows_only_when_committed(void **state)
 	assert_string_equal(got.source, "host:/srv/q3");
 	assert_string_equal(got.manifest_digest, "00112233445566778899aabbccddeeff");
 	assert_string_equal(got.client_addr, "10.0.0.9:4000");
+	assert_string_equal(got.seal, "aes:0123456789abcdef");
 	assert_int_equal(got.manifest_crc32c, 0xfedcba98);
 	assert_int_equal(got.digest, DIGEST_SHA256);
 	assert_int_equal(got.priority, -3);
