@@ -265,7 +265,6 @@ int push_ask_transfer(struct push *push, const char *method, const char *suffix,
 int push_refused_for_state(struct push *push, int r, struct err *err);
 
 /* push_revise.c: files that changed while they were sent. */
-void push_take_notes(struct push *push); /* from the readers */
 /* After a pass that noted changes: waits until the files stand still, has the scheduler plan them anew as they are now, and takes over the manifest
  * that says so. -ERR_SOURCE_CHANGED when that cannot be: every entry that stands in the way is named as a problem. */
 int push_revise(struct push *push, struct err *err);
@@ -383,6 +382,14 @@ bool push_watch_is_lost(const struct push *push, const struct push_chunk *chunk,
 bool push_copies_next(struct push_chunk *chunk);
 /* Nobody is left who might take a second copy: a chunk that has one does not wait for nodes that do not answer for long. */
 bool push_copies_are_hopeless(const struct push *push, const struct push_chunk *chunk, int64_t now_us);
+
+/* push_note.c: from the readers; any thread of theirs */
+void push_note_fatal(struct push *push, const struct err *err); /* the push ends; the first counts */
+/* The entry, read for the object, is not what the manifest says of it. is_other: not the one that was noted before it; is_final: sending it again would
+ * not mend it. One different entry too many ends the push. */
+void push_note_add(struct push *push, const struct push_object *object, const struct manifest_entry *entry,
+		   bool is_other, bool is_final, const char *reason);
+void push_take_notes(struct push *push); /* to the pushing thread */
 
 /* push_read.c */
 int push_read_begin(struct push *push, struct err *err);

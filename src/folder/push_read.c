@@ -30,53 +30,13 @@ struct reader {
 	char file_hex[DIGEST_HEX_SIZE]; /* of the file that ended last */
 };
 
-/* --- notes to the pushing thread --- */
-static void read_fail(struct reader *reader, const struct err *err)
-{
-	struct push_shared *shared = &reader->push->shared;
-	pthread_mutex_lock(&shared->lock);
-	if (shared->fatal.code == ERR_NONE)
-		shared->fatal = *err;
-	pthread_mutex_unlock(&shared->lock);
-	fetch_wake(reader->push->fetch);
-}
-
 /* The entry at hand is not what the manifest says of it. is_final: sending it again would not mend it. */
 static void read_note(struct reader *reader, bool is_final, const char *reason)
 {
-	struct push_shared *shared = &reader->push->shared;
-	const struct manifest_entry *entry = &reader->entry;
-	bool is_inside = entry->seq >= reader->object->first_seq && entry->seq <= reader->object->last_seq;
-	struct push_note *note = must_zalloc(1, sizeof(*note) + entry->path.size + 1);
-	memcpy(note->text, entry->path.data, entry->path.size);
-	note->path = (struct str){ note->text, entry->path.size };
-	note->seq = entry->seq;
-	note->first_seq = is_inside ? reader->object->first_seq : entry->seq;
-	note->last_seq = is_inside ? reader->object->last_seq : entry->seq;
-	note->is_final = is_final;
-	snprintf(note->reason, sizeof(note->reason), "%s", reason);
-	bool is_other = !reader->has_noted || reader->noted_seq != entry->seq;
-	reader->noted_seq = entry->seq;
+	bool is_other = !reader->has_noted || reader->noted_seq != reader->entry.seq;
+	reader->noted_seq = reader->entry.seq;
 	reader->is_changed = reader->has_noted = true;
-	pthread_mutex_lock(&shared->lock);
-	bool is_room = !is_other || atomic_load(&shared->changed_count) < PUSH_REVISE_MAX;
-	if (is_room) {
-		*shared->note_tail = note;
-		shared->note_tail = &note->next;
-	}
-	if (is_room && is_other)
-		atomic_fetch_add(&shared->changed_count, 1);
-	pthread_mutex_unlock(&shared->lock);
-	if (is_room)
-		return;
-	/* They can never be sent as they are now, so nothing more is read, nor remembered, of a folder that changes all over. */
-	free(note);
-	struct err err = ERR_INIT;
-	err_set(&err, ERR_SOURCE_CHANGED,
-		"more than %d entries changed, vanished or could not be read while the folder was sent",
-		PUSH_REVISE_MAX);
-	err_hint(&err, "push again when nothing writes to the folder any more; it is scanned anew then");
-	read_fail(reader, &err);
+	push_note_add(reader->push, reader->object, &reader->entry, is_other, is_final, reason);
 }
 
 /* --- digests of whole files --- */
@@ -527,7 +487,7 @@ static void *read_main(void *owner)
 	while ((reader.object = read_take_object(&push->shared)) != NULL) {
 		int r = read_object(&reader, &err);
 		if (r < 0) {
-			read_fail(&reader, &err);
+			push_note_fatal(reader.push, &err);
 			/* The pushing thread stops everything now; the object stays whole until then, since it may still be giving to it. */
 			pthread_mutex_lock(&push->shared.lock);
 			while (!push->shared.is_stopping)

@@ -38,17 +38,6 @@ struct revision {
 };
 
 /* --- notes --- */
-void push_take_notes(struct push *push)
-{
-	struct push_shared *shared = &push->shared;
-	pthread_mutex_lock(&shared->lock);
-	*shared->note_tail = push->notes;
-	push->notes = shared->note_head;
-	shared->note_head = NULL;
-	shared->note_tail = &shared->note_head;
-	pthread_mutex_unlock(&shared->lock);
-}
-
 static void revise_lose(struct push *push, const struct push_note *note, const char *reason)
 {
 	push->lost_count++;
