@@ -245,7 +245,7 @@ class Chaos:
 
     def disagreement(self):
         """Rows without their file, files without their row: both are looked at."""
-        kept = [n for n in self.up.node_roles() if http("GET", f"http://{self.up.addrs[n]}/health")[1].get("receipts_kept") != 0]
+        kept = [n for n in self.up.node_roles() if http("GET", f"{'https' if TLS else 'http'}://{self.up.addrs[n]}/health")[1].get("receipts_kept") != 0]
         if kept:
             return [f"receipts wait on {kept}"]
         files = {}

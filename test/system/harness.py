@@ -1,9 +1,11 @@
 """What the system tests share: the real binary, real processes, real folders; readiness instead of sleeps; clean-up whatever happens."""
-import atexit, hashlib, hmac, json, os, random, re, shutil, signal, socket, sqlite3, stat, subprocess, sys, tempfile, time, urllib.error, urllib.request
+import atexit, hashlib, hmac, json, os, random, re, shutil, signal, socket, sqlite3, ssl, stat, subprocess, sys, tempfile, time, urllib.error, urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HENG = os.environ.get("HENG", os.path.join(ROOT, "build/release/heng"))
 BACKENDS = ["io_uring", "epoll"]
+# HENG_TEST_TLS=1: everything that the tests start talks TLS, with certificates between scheduler and nodes.
+TLS = os.environ.get("HENG_TEST_TLS") == "1"
 _failed = 0
 # tools/test-run ends a test that takes too long by SIGTERM: what it started ends with it.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -54,10 +56,26 @@ def wait_until(what, claim, seconds=30.0):
     raise TimeoutError(f"after {seconds} s: {what}")
 
 
+def certificates(folder, wanted):
+    """An authority (when there is none yet) and {name: subjectAltName} signed by it, by the commands that docs/security.md gives; the authority's file."""
+    with open(os.path.join(ROOT, "docs/security.md")) as page:
+        block = page.read().split("### An authority and its certificates")[1].split("```sh\n")[1].split("```")[0]
+    lines = block.split("\ncertificate ")[0]
+    if os.path.exists(os.path.join(folder, "ca.pem")):
+        lines = "certificate() {" + lines.split("certificate() {")[1]
+    os.makedirs(folder, exist_ok=True)
+    script = "set -eu\n" + lines + "\n" + "".join(f'certificate "{name}" "{names}"\n' for name, names in wanted.items())
+    done = subprocess.run(["sh", "-c", script], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        raise RuntimeError(f"the commands of docs/security.md failed: {done.stdout.decode()}")
+    return os.path.join(folder, "ca.pem")
+
+
 class Up:
     """`heng up` on a folder; its children by role."""
 
-    def __init__(self, data, nodes=3, restart_after="10", backend=None, listen="127.0.0.1:0", env=None):
+    def __init__(self, data, nodes=3, restart_after="10", backend=None, listen="127.0.0.1:0", env=None, tls=TLS):
+        self.tls, self.ca = tls, None
         self.data, self.nodes, self.restart_after, self.listen = data, nodes, str(restart_after), listen
         self.env = dict(os.environ, **(env or {}))
         if backend:
@@ -69,15 +87,23 @@ class Up:
     def start(self):
         self.log = open(os.path.join(os.path.dirname(self.data), "up.log"), "ab")
         self.process = subprocess.Popen(
-            [HENG, "up", "--data", self.data, "--listen", self.listen, "--nodes", str(self.nodes), "--restart-after", self.restart_after],
+            [HENG, "up", "--data", self.data, "--listen", self.listen, "--nodes", str(self.nodes), "--restart-after", self.restart_after]
+            + (["--tls"] if self.tls else []),
             stdout=subprocess.PIPE, stderr=self.log, env=self.env)
         line = self.process.stdout.readline().decode()
-        found = re.fullmatch(r"ready (http://\S+) data=(.+) key=(.+)\n", line)
+        found = re.fullmatch(r"ready (https?://\S+) data=(.+?) key=(.+?)(?: ca=(.+))?\n", line)
         if not found:
             raise RuntimeError(f"heng up said {line!r}, exit {self.process.poll()}; see {self.log.name}: {open(self.log.name).read()[-2000:]}")
         self.ready_line, self.url, self.key_file = line, found.group(1), found.group(3)
         self.key = open(self.key_file).read().strip()
-        self.listen = self.url.removeprefix("http://")
+        self.listen = self.url.split("://")[1]
+        self.trust(found.group(4))
+
+    def trust(self, ca):
+        """Whatever calls it from now on believes its authority."""
+        self.ca = ca
+        if ca:
+            os.environ["HENG_CA"] = ca
 
     def children(self):
         """{role: pid}: 'scheduler', 'n1', ..."""
@@ -141,16 +167,20 @@ class Roles(Up):
     `conf`, `envs` and `prefixes` are by role: lines added to its configuration, variables added to its environment, words before its command.
     `user`: a line added to the user."""
 
-    def __init__(self, data, nodes=3, backend=None, conf=None, envs=None, prefixes=None, user="", **paths):
+    def __init__(self, data, nodes=3, backend=None, conf=None, envs=None, prefixes=None, user="", tls=TLS, **paths):
         self.user = user
         self.conf, self.envs, self.prefixes, self.paths, self.procs, self.addrs = conf or {}, envs or {}, prefixes or {}, paths, {}, {}
-        super().__init__(data, nodes, backend=backend)
+        super().__init__(data, nodes, backend=backend, tls=tls)
 
     def start(self):
         os.makedirs(self.data)
         self.key, self.key_file = "a-key-for-this-test-only", os.path.join(self.data, "uploader.key")
         write(self.key_file, self.key.encode() + b"\n")
         write(os.path.join(self.data, "cluster.key"), b"1 " + b"5a" * 32 + b"\n", mode=0o600)
+        if self.tls:
+            here = "DNS:localhost,IP:127.0.0.1,IP:::1"
+            self.trust(certificates(os.path.join(self.data, "tls"), dict({"scheduler": "URI:heng:scheduler," + here},
+                                                                          **{n: f"URI:heng:node:{n},{here}" for n in self.node_roles()})))
         self.start_role("scheduler")
         for role in self.node_roles():
             self.start_role(role)
@@ -162,15 +192,19 @@ class Roles(Up):
     def data_dir(self, role):
         return self.paths.get(role, os.path.join(self.data, role))
 
+    def tls_text(self, role):
+        d = os.path.join(self.data, "tls")
+        return f"tls_certificate: {d}/{role}.pem\ntls_key: {d}/{role}.key\ntls_ca: {d}/ca.pem\n" if self.tls else ""
+
     def text(self, role):
         d = self.data
         if role == "scheduler":
             # It comes back where it was: that is where its nodes and clients look for it.
             return (f"listen: {self.addrs.get(role, self.listen)}\nstate_dir: {d}/scheduler\nstaging_dir: {self.paths.get('staging', d + '/staging')}\n"
-                    f"final_dir: {self.paths.get('final', d + '/final')}\ncluster_key_file: {d}/cluster.key\nusers:\n  - name: tester\n"
+                    f"final_dir: {self.paths.get('final', d + '/final')}\ncluster_key_file: {d}/cluster.key\n{self.tls_text(role)}users:\n  - name: tester\n"
                     f"    key_sha256: {hashlib.sha256(self.key.encode()).hexdigest()}\n    role: uploader\n" + (f"    {self.user}\n" if self.user else ""))
         return (f"node_id: {role}\nlisten: 127.0.0.1:0\nstate_dir: {d}/{role}\ndata_dir: {self.data_dir(role)}\nscheduler: {self.url}\n"
-                f"cluster_key_file: {d}/cluster.key\n")
+                f"cluster_key_file: {d}/cluster.key\n{self.tls_text(role)}")
 
     def spawn(self, role):
         """Starts the role's process; serving() tells whether it has come so far."""
@@ -204,7 +238,7 @@ class Roles(Up):
             raise RuntimeError(f"{role} did not start: {self.log_of(role)[-1500:]}")
         self.addrs[role] = said
         if role == "scheduler":
-            self.url = "http://" + said
+            self.url = ("https://" if self.tls else "http://") + said
         return True
 
     def start_role(self, role):
@@ -249,10 +283,13 @@ def sql(up, query, args=()):
     return [tuple(v.decode(errors="surrogateescape") if isinstance(v, bytes) else v for v in row) for row in rows]
 
 
-def http(method, url, headers=None, body=None, timeout=60):
-    """(status, parsed JSON or text, headers)"""
+def http(method, url, headers=None, body=None, timeout=60, certificate=None):
+    """(status, parsed JSON or text, headers). certificate: (PEM file, key file) that is shown."""
+    context = ssl.create_default_context(cafile=os.environ.get("HENG_CA")) if url.startswith("https:") else None
+    if certificate:
+        context.load_cert_chain(*certificate)
     request = urllib.request.Request(url, data=body, method=method, headers=headers or {})
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
         answer = opener.open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
@@ -412,4 +449,4 @@ def plan(up, transfer):
 
 def put_chunk(addr, transfer, file_id, chunk_index, body, token, digest=None, size=None, length=None):
     headers = {"X-Auth-Token": token, "X-Chunk-SHA256": digest or hashlib.sha256(body).hexdigest(), "X-Chunk-Size": str(len(body) if size is None else size)}
-    return http("PUT", f"http://{addr}/api/v1/upload/chunk/{transfer}/{file_id}/{chunk_index}", headers, body)
+    return http("PUT", f"{addr if addr.startswith('https:') else 'http://' + addr}/api/v1/upload/chunk/{transfer}/{file_id}/{chunk_index}", headers, body)
