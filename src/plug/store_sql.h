@@ -72,14 +72,21 @@ struct sql_engine {
 	void (*bind_null)(struct sql_stmt *stmt, int index);
 	int (*run)(struct sql_stmt *stmt, struct err *err, const char *doing);
 	int (*row)(struct sql_stmt *stmt, struct err *err, const char *doing);
+	int (*ahead)(struct sql_stmt *stmt, struct err *err); /* an engine that waits for nobody does nothing */
 	void (*reset)(struct sql_stmt *stmt);
-	int64_t (*changes)(struct sql_conn *conn);
+	int64_t (*changes)(struct sql_conn *conn, struct err *err);
 	struct str (*bytes)(struct sql_stmt *stmt, int column);
 	int64_t (*i64)(struct sql_stmt *stmt, int column);
 	bool (*is_null)(struct sql_stmt *stmt, int column);
 };
 
-extern const struct sql_engine sql_engine_sqlite;
+extern const struct sql_engine sql_engine_sqlite, sql_engine_pg;
+
+/* A row of store_sql_schema_list.h. */
+struct sql_migration {
+	const char *text;
+	int (*then)(struct sql_conn *conn, struct err *err);
+};
 
 /* A transaction: whoever writes into the audit begins and ends it by these, as the chain goes on only with a commit. */
 void sql_conn_close(struct sql_conn *conn);
@@ -98,8 +105,12 @@ static inline int sql_run(struct sql_conn *conn, struct sql_stmt *stmt, struct e
 	return conn->engine->run(stmt, err, doing);
 }
 int sql_run_id(struct sql_conn *conn, enum sql_id id, struct err *err, const char *doing);
-/* How many rows the last statement that was run changed; waits for it. 0 when it failed. */
-static inline int64_t sql_changes(struct sql_conn *conn) { return conn->engine->changes(conn); }
+/* How many rows the last statement that was run changed, or negative: it failed. Waits for it. */
+static inline int64_t sql_changes(struct sql_conn *conn, struct err *err) { return conn->engine->changes(conn, err); }
+/* Asks for the rows of a statement that gives at most one, so that many are waited for once: the next calls of sql_row on it give what was asked, in
+ * that order, if the same is bound again; each is then to be reset. At most SQL_AHEAD_MAX. */
+#define SQL_AHEAD_MAX 256
+static inline int sql_ahead(struct sql_stmt *stmt, struct err *err) { return stmt->conn->engine->ahead(stmt, err); }
 /* 1: a row is there; 0: no more (already reset); negative: failed (already reset). */
 static inline int sql_row(struct sql_conn *conn, struct sql_stmt *stmt, struct err *err, const char *doing)
 {

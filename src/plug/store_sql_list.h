@@ -66,7 +66,7 @@ SQL(ENTRY_PAGE,
 /* Numbered as the insert, so that one binding serves both. */
 SQL(ENTRY_REVISE, "UPDATE entries SET mode=?4, mtime_ns=?5, size_bytes=?6, target=?8, file_id=?9, object_offset=?10,"
 		  " digest=?11 WHERE transfer=?1 AND seq=?2 AND type=?3 AND path=?7")
-SQL(ENTRY_BIND, "UPDATE entries SET digest=?3 WHERE transfer=?1 AND seq=?2 AND type='F'")
+SQL(ENTRY_BIND, "UPDATE entries SET digest=?3 WHERE transfer=?1 AND seq=?2 AND type='F' RETURNING seq")
 
 SQL(OBJECT_INSERT, "INSERT INTO objects (transfer, file_id, is_pack, first_seq, last_seq, size_bytes, chunk_count) "
 		   "VALUES (?1,?2,?3,?4,?5,?6,?7)")

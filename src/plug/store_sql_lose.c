@@ -25,6 +25,7 @@ static int lose_chunk(struct sql_conn *conn, const struct lose_job *job, int64_t
 	struct sql_stmt *stmt = sql_stmt(conn, SQL_CHUNK_LOSE, err);
 	const char *other = other_node(job, chunk);
 	const bool is_kept = other[0] != '\0';
+	int64_t changes;
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -43,7 +44,8 @@ static int lose_chunk(struct sql_conn *conn, const struct lose_job *job, int64_t
 	sql_bind_i64(stmt, 11, job->now_wall_us);
 	if (sql_run(conn, stmt, err, "marking a chunk lost") < 0)
 		return -ERR_STORE;
-	return sql_changes(conn) > 0;
+	changes = sql_changes(conn, err);
+	return changes < 0 ? -ERR_STORE : changes > 0;
 }
 
 static int lose_and_note(struct sql_conn *conn, struct lose_job *job, const struct sql_brief *brief,

@@ -89,16 +89,18 @@ static int revise_entry(struct store_plan *plan, const struct store_entry *entry
 {
 	struct sql_conn *conn = sql_plan_conn(plan);
 	struct sql_stmt *stmt = sql_stmt(conn, SQL_ENTRY_REVISE, err);
+	int64_t changes;
 
 	if (!stmt)
 		return -ERR_STORE;
 	sql_entry_bind(stmt, 0, plan->transfer_num, entry);
 	if (sql_run(conn, stmt, err, "revising an entry of the plan") < 0)
 		return -ERR_STORE;
-	if (sql_changes(conn) != 1)
+	changes = sql_changes(conn, err);
+	if (changes >= 0 && changes != 1)
 		return err_set(err, ERR_INTERNAL, "transfer %s has no such entry %llu to revise", plan->transfer_id,
 			       (unsigned long long)entry->seq);
-	return 0;
+	return changes < 0 ? -ERR_STORE : 0;
 }
 
 int sql_plan_entry(struct store_plan *plan, const struct store_entry *entry, struct err *err)

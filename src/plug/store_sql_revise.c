@@ -95,6 +95,7 @@ static int drop_rows(struct store_plan *plan, enum sql_id id, uint64_t file_id, 
 int sql_revise_drop(struct store_plan *plan, uint64_t file_id, struct err *err)
 {
 	uint64_t kept_count;
+	int64_t changes;
 	/* Of the counters of second copies, those of this object go first; nothing stays by its other copy. */
 	int result = sql_copies_drop(sql_plan_conn(plan), plan->transfer_num, file_id, NULL, clock_wall_us(),
 				     &kept_count, err);
@@ -107,7 +108,10 @@ int sql_revise_drop(struct store_plan *plan, uint64_t file_id, struct err *err)
 		result = drop_rows(plan, SQL_REVISE_DROP_OBJECT, file_id, err);
 	if (result < 0)
 		return result;
-	if (sql_changes(sql_plan_conn(plan)) != 1)
+	changes = sql_changes(sql_plan_conn(plan), err);
+	if (changes < 0)
+		return -ERR_STORE;
+	if (changes != 1)
 		return err_set(err, ERR_INTERNAL, "transfer %s has no object %llu to drop", plan->transfer_id,
 			       (unsigned long long)file_id);
 	plan->object_count--;

@@ -165,6 +165,7 @@ static int note_job(struct sql_conn *conn, void *arg, struct err *err)
 {
 	const struct note_job *note = arg;
 	struct sql_stmt *stmt = sql_stmt(conn, SQL_TRANSFER_NOTE, err);
+	int64_t changes;
 
 	if (!stmt)
 		return -ERR_STORE;
@@ -172,9 +173,10 @@ static int note_job(struct sql_conn *conn, void *arg, struct err *err)
 	sql_bind_text(stmt, 2, note->reason);
 	if (sql_run(conn, stmt, err, "noting a reason") < 0)
 		return -ERR_STORE;
-	if (sql_changes(conn) == 0)
+	changes = sql_changes(conn, err);
+	if (changes == 0)
 		return err_set(err, ERR_NO_TRANSFER, "there is no transfer %s", note->id);
-	return 0;
+	return changes < 0 ? -ERR_STORE : 0;
 }
 
 int sql_transfer_note(struct store *store, const char *id, const char *reason, struct err *err)
@@ -194,35 +196,49 @@ struct bind_job {
 	size_t count;
 };
 
+static void bind_one(struct sql_stmt *stmt, const struct bind_job *job, int64_t num, size_t i)
+{
+	sql_bind_i64(stmt, 1, num);
+	sql_bind_u64(stmt, 2, job->seqs[i]);
+	sql_bind_text(stmt, 3, job->digests[i]);
+}
+
+static int bind_run(struct sql_conn *conn, const struct bind_job *job, const struct sql_brief *brief, size_t from,
+		    size_t to, struct err *err)
+{
+	struct sql_stmt *stmt = sql_stmt(conn, SQL_ENTRY_BIND, err);
+	int row = stmt ? 0 : -ERR_STORE;
+
+	for (size_t i = from; i < to && row >= 0; i++) {
+		if (!digest_hex_is_valid(brief->digest, str_from(job->digests[i])))
+			return err_set(err, ERR_BAD_REQUEST, "transfer %s, entry %llu: this is no %s digest", brief->id,
+				       (unsigned long long)job->seqs[i], digest_name(brief->digest));
+		bind_one(stmt, job, brief->num, i);
+		row = sql_ahead(stmt, err);
+	}
+	for (size_t i = from; i < to && row >= 0; i++) {
+		bind_one(stmt, job, brief->num, i);
+		row = sql_row(conn, stmt, err, "binding a file's digest");
+		if (row == 0)
+			return err_set(err, ERR_BAD_REQUEST, "transfer %s has no file with the number %llu", brief->id,
+				       (unsigned long long)job->seqs[i]);
+		sql_reset(stmt);
+	}
+	return row < 0 ? row : 0;
+}
+
 static int bind_job(struct sql_conn *conn, void *arg, struct err *err)
 {
 	const struct bind_job *job = arg;
-	struct sql_stmt *stmt = sql_stmt(conn, SQL_ENTRY_BIND, err);
 	struct sql_brief brief;
-	int result;
+	int result = brief_get(conn, job->transfer_id, &brief, err);
 
-	if (!stmt)
-		return -ERR_STORE;
-	result = brief_get(conn, job->transfer_id, &brief, err);
-	if (result < 0)
-		return result;
-	if (brief.state != TRANSFER_UPLOADING)
-		return err_set(err, ERR_STATE, "transfer %s is %s: its files' digests are fixed", brief.id,
-			       transfer_state_name(brief.state));
-	sql_bind_i64(stmt, 1, brief.num);
-	for (size_t i = 0; i < job->count; i++) {
-		if (!digest_hex_is_valid(brief.digest, str_from(job->digests[i])))
-			return err_set(err, ERR_BAD_REQUEST, "transfer %s, entry %llu: this is no %s digest", brief.id,
-				       (unsigned long long)job->seqs[i], digest_name(brief.digest));
-		sql_bind_u64(stmt, 2, job->seqs[i]);
-		sql_bind_text(stmt, 3, job->digests[i]);
-		if (sql_run(conn, stmt, err, "binding a file's digest") < 0)
-			return -ERR_STORE;
-		if (sql_changes(conn) == 0)
-			return err_set(err, ERR_BAD_REQUEST, "transfer %s has no file with the number %llu", brief.id,
-				       (unsigned long long)job->seqs[i]);
-	}
-	return 0;
+	if (result == 0 && brief.state != TRANSFER_UPLOADING)
+		result = err_set(err, ERR_STATE, "transfer %s is %s: its files' digests are fixed", brief.id,
+				 transfer_state_name(brief.state));
+	for (size_t i = 0; i < job->count && result == 0; i += SQL_AHEAD_MAX)
+		result = bind_run(conn, job, &brief, i, min_size(i + SQL_AHEAD_MAX, job->count), err);
+	return result;
 }
 
 int sql_bind_digests(struct store *store, const char *transfer_id, const uint64_t *seqs,

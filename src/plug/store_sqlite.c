@@ -219,7 +219,17 @@ static int engine_run(struct sql_stmt *stmt, struct err *err, const char *doing)
 
 static void engine_reset(struct sql_stmt *stmt) { sqlite3_reset(handle_of(stmt)); }
 
-static int64_t engine_changes(struct sql_conn *base) { return sqlite3_changes(sqlite_conn_of(base)->db); }
+static int engine_ahead(struct sql_stmt *stmt, struct err *err)
+{
+	(void)stmt, (void)err;
+	return 0;
+}
+
+static int64_t engine_changes(struct sql_conn *base, struct err *err)
+{
+	(void)err;
+	return sqlite3_changes(sqlite_conn_of(base)->db);
+}
 
 /* What can fail here is a wrong index (our mistake) or memory for a small copy. */
 static void engine_bind_text(struct sql_stmt *stmt, int index, const char *text)
@@ -284,6 +294,7 @@ const struct sql_engine sql_engine_sqlite = {
 	.bind_null = engine_bind_null,
 	.run = engine_run,
 	.row = engine_row,
+	.ahead = engine_ahead,
 	.reset = engine_reset,
 	.changes = engine_changes,
 	.bytes = engine_bytes,
