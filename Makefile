@@ -8,7 +8,7 @@ OUT := build/$(VARIANT)
 PREFIX ?= /usr/local
 FLOORS := base sys core wire plug http sim folder lib app
 
-PKGS := libssl libcrypto libargon2 libcurl jansson yaml-0.1 libxxhash libisal sqlite3 liburing
+PKGS := libssl libcrypto libargon2 libcurl jansson yaml-0.1 libxxhash libisal sqlite3 libpq liburing
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror
 HARDENING := -fstack-protector-strong -D_FORTIFY_SOURCE=2
 # The same objects make the binary and the library. What is hidden is called directly, so the binary loses nothing by it.

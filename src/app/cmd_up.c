@@ -52,7 +52,7 @@ struct up {
 	char profile[PATH_MAX];      /* absolute; "": built-in */
 	char api_key[UP_KEY_SIZE];   /* the uploader's, with which we ask too */
 	char uploader_lines[UP_KEY_LINES_SIZE], operator_lines[UP_KEY_LINES_SIZE];
-	const char *loop, *log_places;
+	const char *loop, *log_places, *store;
 	uint64_t node_count;
 	bool is_tls;
 	int64_t restart_after_us;
@@ -271,6 +271,8 @@ static int up_write_scheduler(struct up *up, struct boot_child *child, struct er
 	buf_printf(&text, "# Written by heng up at each start.\n");
 	up_yaml(&text, "listen", up->listen, "");
 	up_yaml(&text, "state_dir", up->dir, "scheduler");
+	if (up->store && up->store[0] != '\0')
+		up_yaml(&text, "store", up->store, "");
 	up_yaml(&text, "staging_dir", up->dir, "staging");
 	up_yaml(&text, "final_dir", up->dir, "final");
 	up_yaml(&text, "cluster_key_file", up->dir, "cluster.key");
@@ -540,6 +542,7 @@ static int up_read_options(const struct cmd *cmd, const char *const *values, str
 	snprintf(up->listen, sizeof(up->listen), "%s", listen != NULL ? listen : "127.0.0.1:7080");
 	if (strpbrk(up->listen, "\"\\\n\r\t ") != NULL || strrchr(up->listen, ':') == NULL)
 		return err_set(err, ERR_USAGE, "--listen '%s' is not HOST:PORT", up->listen);
+	up->store = getenv("HENG_STORE");
 	up->loop = getenv("HENG_LOOP");
 	if (up->loop == NULL)
 		up->loop = "auto";

@@ -35,6 +35,8 @@
 const struct conf_row sched_conf_rows[] = {
 	TEXT("listen", listen, "127.0.0.1:7080", "address and port to serve"),
 	TEXT("state_dir", state_dir, NULL, "folder of the database, spool and lock"),
+	TEXT("store", store, "",
+	     "URL of a PostgreSQL database that keeps the tables; default: SQLite's state_dir/heng.db"),
 	TEXT("staging_dir", staging_dir, "", "folder where batches are put together; default: state_dir/staging"),
 	TEXT("final_dir", final_dir, "",
 	     "folder where batches appear, on staging_dir's file system; default: state_dir/final"),
@@ -249,7 +251,8 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 	int result;
 
 	snprintf(database, sizeof(database), "%s/heng.db", sched->state_dir);
-	result = store_sqlite_open(database, &sched->store, err);
+	result = conf->store && conf->store[0] != '\0' ? store_pg_open(conf->store, &sched->store, err)
+						       : store_sqlite_open(database, &sched->store, err);
 	if (result == 0)
 		audit_mark_start(sched->store);
 	if (result == 0)

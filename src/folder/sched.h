@@ -10,6 +10,7 @@
 struct sched_conf {
 	const char *listen;
 	const char *state_dir; /* heng.db, spool/, lock */
+	const char *store;     /* URL of a PostgreSQL database; "": heng.db */
 	const char *staging_dir, *final_dir;
 	const char *audit_archive_dir;
 	const char *cluster_key_file;

@@ -1,4 +1,4 @@
-/* The metadata store of the folder door: transfers, entries, objects, chunks, nodes, audit. One interface, a driver per engine (SQLite now).
+/* The metadata store of the folder door: transfers, entries, objects, chunks, nodes, audit. One interface, an SQL database below it (SQLite, PostgreSQL).
  * All calls block (use a pool thread), are thread-safe, and have committed durably when they return 0. Names of states are stored as words. */
 #ifndef HENG_PLUG_STORE_H
 #define HENG_PLUG_STORE_H
@@ -271,5 +271,9 @@ struct store {
 int store_sqlite_open(const char *path, struct store **ret_store, struct err *err);
 /* The same file, to look at its audit and nothing else: nothing is made or migrated, and only close, audit_rows and audit_head may be called. */
 int store_sqlite_open_audit(const char *path, struct store **ret_store, struct err *err);
+
+/* Opens the tables in a PostgreSQL database, or makes them there (UTF8; one store at a time has them open; migrations as above). The URL or
+ * connection string must hold no password. What a lost connection took back is run again; a commit whose answer was lost is looked up. */
+int store_pg_open(const char *url, struct store **ret_store, struct err *err);
 
 #endif

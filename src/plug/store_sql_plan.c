@@ -204,6 +204,8 @@ int sql_plan_commit(struct store_plan **plan, const struct store_transfer *trans
 	/* By the key's id an auditor tells who could read it. */
 	snprintf(detail, sizeof(detail), "planned%s%s", transfer->seal[0] ? ", encrypted " : "", transfer->seal);
 	if (result == 0)
+		result = sql_plan_conn(p)->engine->settle(sql_plan_conn(p), err);
+	if (result == 0)
 		result = sql_plan_check(p, transfer, err);
 
 	if (result == 0)

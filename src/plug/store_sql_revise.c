@@ -150,6 +150,8 @@ int sql_revise_commit(struct store_plan **plan, const struct store_transfer *tra
 	int result = sql_rows_flush(p, err);
 
 	if (result == 0)
+		result = sql_plan_conn(p)->engine->settle(sql_plan_conn(p), err);
+	if (result == 0)
 		result = sql_plan_check(p, transfer, err);
 	if (result == 0)
 		result = revise_totals(p, transfer, err);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <ftw.h>
+#include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +23,72 @@
 struct driver {
 	const char *name;
 	int (*open)(const char *path, struct store **ret_store, struct err *err);
+	bool is_server;
 };
 static const struct driver drivers[] = {
-	{ "sqlite", store_sqlite_open },
+	{ "sqlite", store_sqlite_open, false },
+	{ "postgresql", store_pg_open, true },
 };
 
 struct world {
 	const struct driver *driver;
-	char folder[64], path[96];
+	char folder[64], path[256]; /* path: a file, or a URL that leads into the schema `space` */
+	char space[64];
 	struct store *store;
 	struct err err;
 };
+
+/* The server of HENG_TEST_PG, or one of this program's own: "" until it is needed. */
+static char pg_folder[64], pg_url[128];
+
+static inline void pg_stop(void)
+{
+	char command[128];
+
+	(void)snprintf(command, sizeof(command), "test/pg_server stop %s", pg_folder);
+	if (system(command) != 0)
+		print_error("%s failed\n", command);
+}
+
+static inline const char *pg_server(void)
+{
+	const char *given = getenv("HENG_TEST_PG");
+	char command[128];
+	FILE *pipe;
+
+	if (given || pg_url[0] != '\0')
+		return given ? given : pg_url;
+	(void)snprintf(pg_folder, sizeof(pg_folder), "/tmp/heng-t-pg-XXXXXX");
+	if (!mkdtemp(pg_folder))
+		return "";
+	(void)snprintf(command, sizeof(command), "test/pg_server start %s", pg_folder);
+	pipe = popen(command, "r");
+	if (!pipe || !fgets(pg_url, sizeof(pg_url), pipe))
+		pg_url[0] = '\0';
+	if (pipe)
+		(void)pclose(pipe);
+	pg_url[strcspn(pg_url, "\n")] = '\0';
+	(void)atexit(pg_stop);
+	return pg_url;
+}
+
+/* The one value that a statement gives, as a number; -1: none. */
+static inline int64_t UNUSED pg_ask_number(const char *url, const char *text)
+{
+	PGconn *pg = PQconnectdb(url);
+	int64_t value = -1;
+	PGresult *result = PQexec(pg, "SET client_min_messages='warning'");
+
+	PQclear(result);
+	result = PQexec(pg, text);
+	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0)
+		value = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+	else if (PQresultStatus(result) != PGRES_COMMAND_OK && PQresultStatus(result) != PGRES_TUPLES_OK)
+		print_error("%s: %s\n", text, PQerrorMessage(pg));
+	PQclear(result);
+	PQfinish(pg);
+	return value;
+}
 
 static const char UNUSED id_a[] = "01ARZ3NDEKTSV4RRFFQ69G5FAA";
 static const char UNUSED id_b[] = "01ARZ3NDEKTSV4RRFFQ69G5FAB";
@@ -54,8 +110,18 @@ static inline int set_up(void **state)
 	(void)snprintf(w->folder, sizeof(w->folder), "/tmp/heng-t-store-XXXXXX");
 	if (!mkdtemp(w->folder))
 		return -1;
-	(void)snprintf(w->path, sizeof(w->path), "%s/heng.db", w->folder);
 	*state = w;
+	(void)snprintf(w->path, sizeof(w->path), "%s/heng.db", w->folder);
+	if (w->driver->is_server) {
+		char text[128];
+
+		/* Of its own for each test, named by the folder. */
+		(void)snprintf(w->space, sizeof(w->space), "t_%s", strrchr(w->folder, '-') + 1);
+		(void)snprintf(text, sizeof(text), "CREATE SCHEMA \"%s\"", w->space);
+		(void)pg_ask_number(pg_server(), text);
+		(void)snprintf(w->path, sizeof(w->path), "%s&options=-csearch_path%%3D%%22%s%%22", pg_server(),
+			       w->space);
+	}
 	if (world_open(w) == 0)
 		return 0;
 	print_error("%s\n", w->err.text);
@@ -75,6 +141,12 @@ static inline int tear_down(void **state)
 	if (w->store)
 		w->store->ops->close(w->store);
 	(void)nftw(w->folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+	if (w->driver->is_server) {
+		char text[128];
+
+		(void)snprintf(text, sizeof(text), "DROP SCHEMA \"%s\" CASCADE", w->space);
+		(void)pg_ask_number(pg_server(), text);
+	}
 	free(w);
 	return 0;
 }
