@@ -213,12 +213,33 @@ static void test_sqlite_refuses_words_it_does_not_know(void **state)
 	assert_int_equal(ask(w, "SELECT count(*) FROM audit WHERE kind='chunk'"), 0);
 }
 
+/* A part of a transaction that fails after it wrote a row takes the row back, and its link. */
+static void test_sqlite_chain_forgets_what_is_undone(void **state)
+{
+	static const char broken[] =
+		"SELECT count(*) FROM audit b JOIN audit a ON a.id=b.id-1 WHERE a.hash<>b.prev_hash";
+	struct world *w = *state;
+	struct store_receipt both[] = { receipt_make(id_a, 1, 0, digest_1, "n1"),
+					receipt_make(id_a, 1, 1, digest_1, "n1") };
+
+	(void)planned(w, id_a, "q3", 1, 2);
+	(void)ask(w, "UPDATE chunks SET state='dancing' WHERE chunk_index=1");
+	assert_int_equal(w->store->ops->receipts(w->store, both, 2, &w->err), -ERR_STORE_SCHEMA);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit"), 1);
+	assert_int_equal(give(w, both[0]), ERR_NONE);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit"), 2);
+	assert_int_equal(ask(w, broken), 0);
+	assert_int_equal(ask(w, "SELECT max(id) FROM audit"), 2);
+	assert_int_equal(ask(w, "SELECT count(*) FROM audit_head WHERE last_id=2"), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_sqlite_audit_has_a_row_for_everything), CASE(test_sqlite_kept_receipt_of_a_merged_chunk),
-		CASE(test_sqlite_views_are_for_people),           CASE(test_sqlite_brings_an_old_file_up_to_date),
-		CASE(test_sqlite_refuses_files_it_does_not_know), CASE(test_sqlite_refuses_words_it_does_not_know),
+		CASE(test_sqlite_chain_forgets_what_is_undone),   CASE(test_sqlite_audit_has_a_row_for_everything),
+		CASE(test_sqlite_kept_receipt_of_a_merged_chunk), CASE(test_sqlite_views_are_for_people),
+		CASE(test_sqlite_brings_an_old_file_up_to_date),  CASE(test_sqlite_refuses_files_it_does_not_know),
+		CASE(test_sqlite_refuses_words_it_does_not_know),
 	};
 
 	return cmocka_run_group_tests_name("sqlite", tests, NULL, NULL);
