@@ -1,8 +1,9 @@
-#include "folder/sched_impl.h"
+#include "folder/sched_audit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "sys/fs.h"
 
 struct sched_call *sched_call_new(struct sched *sched, struct http_call *call, int (*run)(struct sched_call *c))
@@ -85,6 +86,36 @@ static int busy(struct sched_call *c)
 	return err_set(&c->err, ERR_BUSY, "the scheduler has more calls waiting than it takes");
 }
 
+/* --- what a user may not --- */
+
+/* A no to what somebody with a key wanted; wrong keys are another's to tell. */
+static bool is_refusal(const struct sched_call *c)
+{
+	static const enum err_code REFUSALS[] = { ERR_FORBIDDEN,     ERR_QUOTA,        ERR_NO_SPACE,
+						  ERR_ENTRY_REFUSED, ERR_BATCH_EXISTS, ERR_OTHER_FOLDER };
+	bool is_one = false;
+
+	for (size_t i = 0; i < COUNT_OF(REFUSALS); i++)
+		is_one = is_one || (c->result < 0 && c->err.code == REFUSALS[i]);
+	return is_one && c->user;
+}
+
+/* On a pool thread. The answer is a no whether it could be written down or not. */
+static void record_refusal(const struct sched_call *c)
+{
+	const struct str id = http_param(c->call, "id");
+	char transfer_id[ULID_SIZE];
+	struct sched_audit_room room;
+	struct store_audit row;
+	struct err err = ERR_INIT;
+	const bool is_of_transfer = ulid_is_valid(id.data, id.size) && str_copy(id, transfer_id, sizeof(transfer_id));
+
+	sched_audit_note(c, "refused", err_word(c->err.code), is_of_transfer ? transfer_id : NULL, c->err.text, &row,
+			 &room);
+	if (c->sched->store->ops->audit(c->sched->store, &row, &err) < 0)
+		log_err(LOG_WARN, &err, "a refusal to user '%s' is not in the audit", c->user->name);
+}
+
 /* --- the call itself --- */
 
 static void run_job(struct job *job)
@@ -92,12 +123,25 @@ static void run_job(struct job *job)
 	struct sched_call *c = job->owner;
 
 	c->result = c->run(c);
+	if (is_refusal(c))
+		record_refusal(c);
 }
 
 static void run_done(struct job *job, struct loop *home)
 {
 	(void)home;
 	call_reply(job->owner);
+}
+
+static void refuse_job(struct job *job) { record_refusal(job->owner); }
+
+/* Refused before it ran, on the loop's thread. */
+static void call_refuse(struct sched_call *c)
+{
+	c->job.run = refuse_job;
+	c->job.done = run_done;
+	if (!is_refusal(c) || !work_submit(c->work, &c->job, http_loop(c->call)))
+		call_reply(c);
 }
 
 static void call_run(struct sched_call *c)
@@ -160,7 +204,7 @@ static void body_end(struct http_call *call)
 	struct sched_call *c = http_state(call);
 
 	if (c->result < 0)
-		call_reply(c);
+		call_refuse(c);
 	else
 		call_run(c);
 }
@@ -186,7 +230,7 @@ static void call_admitted(struct sched_call *c)
 	if (c->check) {
 		c->result = c->check(c);
 		if (c->result < 0) {
-			call_reply(c);
+			call_refuse(c);
 			return;
 		}
 	}
