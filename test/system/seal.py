@@ -1,6 +1,6 @@
 """What heng push --encrypt stores, once more: from the published format of Tink's AES256_GCM_HKDF_1MB (and docs/encryption.md for SM4 and for how the salt
 is made), with another library (python3-cryptography). Run alone it prints the known answers of test/wire/t_seal.c."""
-import hashlib, hmac, struct, sys
+import hashlib, hmac, struct
 
 SEGMENT = 1 << 20
 HEADS = {"aes": bytes([40]), "sm4": bytes([48]) + b"hengsm4\x01"}
@@ -37,7 +37,6 @@ def header_size(cipher):
 
 
 def salt_and_prefix(cipher, key, transfer, path, plain):
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     keys = hkdf(cipher, key, None, b"heng seal content 1\0" + transfer.encode() + b"\0" + path, 64)
     macs = b""
     for i, piece in enumerate(cut(cipher, plain)):
@@ -54,7 +53,7 @@ def gmac(key, nonce, data):
     return AESGCM(key).encrypt(nonce, b"", data)
 
 
-def sm4(cipher_key, mac_key, nonce, data):
+def sm4(cipher_key, nonce, data):
     from cryptography.hazmat.primitives.ciphers import Cipher, modes
     from cryptography.hazmat.primitives.ciphers.algorithms import SM4
     return Cipher(SM4(cipher_key), modes.CTR(nonce + bytes(4))).encryptor().update(data)
@@ -69,7 +68,7 @@ def seal(cipher, key, salt, prefix, path, plain):
         if cipher == "aes":
             out += AESGCM(keys).encrypt(nonce, piece, None)
         else:
-            sealed = sm4(keys[:16], None, nonce, piece)
+            sealed = sm4(keys[:16], nonce, piece)
             out += sealed + sm3_hmac(sm3_hmac(keys[16:], nonce), sealed)
     return out
 
@@ -90,7 +89,7 @@ def unseal(cipher, key, path, stored):
         else:
             sealed, tag = piece[:-32], piece[-32:]
             assert hmac.compare_digest(tag, sm3_hmac(sm3_hmac(keys[16:], nonce), sealed))
-            plain += sm4(keys[:16], None, nonce, sealed)
+            plain += sm4(keys[:16], nonce, sealed)
     return plain
 
 
@@ -109,4 +108,3 @@ if __name__ == "__main__":
             stored = seal(cipher, key, salt, prefix, path, plain)
             assert unseal(cipher, key, path, stored) == plain
             print(f'\t\t{{ SEAL_{cipher.upper()}, {size}, {len(stored)}, "{hashlib.sha256(stored).hexdigest()}" }},')
-            sys.stdout.flush()
