@@ -179,22 +179,26 @@ BIN_DIR = $(DESTDIR)$(PREFIX)/bin
 LIB_DIR = $(DESTDIR)$(PREFIX)/lib
 INCLUDE_DIR = $(DESTDIR)$(PREFIX)/include
 MAN_DIR = $(DESTDIR)$(PREFIX)/share/man/man1
+UNIT_DIR = $(DESTDIR)$(PREFIX)/lib/systemd/system
+UNITS := heng-scheduler.service heng-node@.service
 MAN3_DIR = $(DESTDIR)$(PREFIX)/share/man/man3
 COMPLETION_DIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 install: heng lib $(OUT)/heng.pc $(addprefix $(OUT)/man/,$(MAN_NAMES)) $(OUT)/completions/heng
 	install -D -m 0755 $(OUT)/heng "$(BIN_DIR)/heng"
-	install -d "$(MAN_DIR)" "$(MAN3_DIR)" "$(COMPLETION_DIR)" "$(LIB_DIR)/pkgconfig" "$(INCLUDE_DIR)"
+	install -d "$(UNIT_DIR)" "$(MAN_DIR)" "$(MAN3_DIR)" "$(COMPLETION_DIR)" "$(LIB_DIR)/pkgconfig" "$(INCLUDE_DIR)"
 	install -m 0644 $(addprefix $(OUT)/man/,$(MAN_NAMES)) "$(MAN_DIR)"
 	install -m 0644 man/libheng.3 "$(MAN3_DIR)/libheng.3"
 	install -m 0644 $(OUT)/completions/heng "$(COMPLETION_DIR)/heng"
 	install -m 0644 $(LIBHENG) "$(LIB_DIR)/libheng.so.1"
 	ln -sfn libheng.so.1 "$(LIB_DIR)/libheng.so"
 	install -m 0644 include/heng.h "$(INCLUDE_DIR)/heng.h"
+	for unit in $(UNITS); do sed 's|@PREFIX@|$(PREFIX)|' "etc/$$unit" >"$(UNIT_DIR)/$$unit" && chmod 0644 "$(UNIT_DIR)/$$unit"; done
 	sed 's|@PREFIX@|$(PREFIX)|' $(OUT)/heng.pc >"$(LIB_DIR)/pkgconfig/heng.pc"
 	chmod 0644 "$(LIB_DIR)/pkgconfig/heng.pc"
 # Files alone: the folders belong to everybody.
 uninstall:
 	rm -f "$(BIN_DIR)/heng" $(foreach name,$(MAN_NAMES),"$(MAN_DIR)/$(name)") "$(COMPLETION_DIR)/heng"
+	rm -f $(foreach unit,$(UNITS),"$(UNIT_DIR)/$(unit)")
 	rm -f "$(LIB_DIR)/libheng.so" "$(LIB_DIR)/libheng.so.1" "$(LIB_DIR)/pkgconfig/heng.pc" "$(INCLUDE_DIR)/heng.h" "$(MAN3_DIR)/libheng.3"
 
 clean:

@@ -307,3 +307,11 @@ void boot_stop(struct boot *boot, int64_t grace_us)
 	if (boot_alive(boot) > 0)
 		log_say(LOG_WARN, "%zu children are killed, and have not ended yet", boot_alive(boot));
 }
+
+/* One byte: less than any file has, and the limit at which Linux gives nothing to a program either; at 0 it would. */
+void boot_forbid_core(void)
+{
+	const struct rlimit limit = { .rlim_cur = 1, .rlim_max = 1 };
+	if (setrlimit(RLIMIT_CORE, &limit) < 0)
+		log_say(LOG_WARN, "cannot forbid core files: %s", strerror(errno));
+}

@@ -46,5 +46,7 @@ int64_t boot_restart_delay_us(int64_t restart_after_us, unsigned quick_death_cou
 
 /* For servers: as many open files as the hard limit allows. A chunk being written takes three, and shells give 1,024 unless asked. */
 void boot_raise_file_limit(void);
+/* For servers: what is in memory, keys too, goes into no core file, nor to a program that gathers them. */
+void boot_forbid_core(void);
 
 #endif

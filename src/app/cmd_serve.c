@@ -117,6 +117,7 @@ int cmd_scheduler_run(const struct cmd *cmd, int operand_count, char **operands,
 		return cmd_fail(&err, "the scheduler does not start");
 	log_setup("scheduler", LOG_INFO, conf.log_json != 0);
 	boot_raise_file_limit();
+	boot_forbid_core();
 	serve_block_signals(&signals);
 	struct sched *sched;
 	if (sched_start(&conf, &sched, &err) < 0)
@@ -154,6 +155,7 @@ int cmd_node_run(const struct cmd *cmd, int operand_count, char **operands, cons
 	snprintf(name, sizeof(name), "node %s", conf.node_id[0] != '\0' ? conf.node_id : "?");
 	log_setup(name, LOG_INFO, conf.log_json != 0);
 	boot_raise_file_limit();
+	boot_forbid_core();
 	serve_block_signals(&signals);
 	struct node *node;
 	if (node_start(&conf, &node, &err) < 0)

@@ -100,6 +100,7 @@ static const struct http_route routes[] = {
 	{ "DELETE", "/internal/v1/chunk/:transfer/:file/:chunk", node_remove_chunk_begin },
 	{ "GET", "/internal/v1/transfer/:transfer/chunks", node_list_begin },
 	{ "DELETE", "/internal/v1/transfer/:transfer", node_remove_begin },
+	{ "GET", "/metrics", node_metrics_begin },
 	{ "GET", "/health", node_health_begin },
 	{ NULL, NULL, NULL },
 };
@@ -181,6 +182,7 @@ static int open_server(struct node *node, const struct node_conf *conf, struct e
 	options.connection_limit_count = CONNECTION_LIMIT;
 	options.body_limit_bytes = BODY_LIMIT_BYTES;
 	options.wall_us = told_time;
+	options.refused = node_refused;
 	r = http_server_new(&options, &addr, routes, node, &node->server, err);
 	if (r < 0)
 		return r;
@@ -284,6 +286,16 @@ static int open_report(struct node *node, const struct node_conf *conf, struct e
 	return node_report_start(&options, &node->report, err);
 }
 
+static int start_alerts(struct node *node, const struct node_conf *conf, struct err *err)
+{
+	size_t size = strlen(conf->scheduler);
+
+	while (size > 0 && conf->scheduler[size - 1] == '/')
+		size--;
+	node->scheduler_url = strndup(conf->scheduler, size);
+	return node->scheduler_url ? node_alerts_start(node, err) : err_set(err, ERR_NO_MEMORY, "no memory to start");
+}
+
 int node_start(const struct node_conf *conf, struct node **ret_node, struct err *err)
 {
 	struct node *node = must_zalloc(1, sizeof(*node));
@@ -311,6 +323,8 @@ int node_start(const struct node_conf *conf, struct node **ret_node, struct err 
 		open_self(node, conf);
 	if (r == 0)
 		r = work_new("disk", (unsigned)conf->workers, JOB_LIMIT, &node->work, to);
+	if (r == 0)
+		r = start_alerts(node, conf, to);
 	if (r == 0)
 		r = open_server(node, conf, to);
 	if (r == 0)
@@ -370,6 +384,8 @@ void node_stop(struct node **node)
 	tls_free(&n->tls);
 	disk_close(&n->disk);
 	self_free(&n->self);
+	alerts_stop(&n->alerts);
+	free(n->scheduler_url);
 	if (n->nonces)
 		n->nonces->ops->free(n->nonces);
 	fs_close(&n->data_lock_fd);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "folder/alert.h"
 #include "folder/courier.h"
 #include "folder/disk.h"
 #include "folder/keyring.h"
@@ -31,6 +32,8 @@ struct node {
 	struct disk *disk;
 	struct work *work;
 	struct nonce_store *nonces;
+	struct alerts *alerts;
+	char *scheduler_url; /* without a slash at its end; owned */
 	struct courier *courier;
 	struct sweep *sweep;
 	struct self *self;
@@ -58,6 +61,14 @@ struct disk_chunk node_receipt_chunk(const struct store_receipt *receipt);
 /* The courier's callbacks; owner: the node. */
 bool node_kept_is_stored(void *owner, const struct store_receipt *receipt);
 void node_kept_refused(void *owner, const struct store_receipt *receipt, bool is_repeat, enum err_code code);
+
+/* node_alert.c */
+int node_alerts_start(struct node *node, struct err *err);
+/* Whatever its error, this one is an alert. */
+void node_alert(struct node *node, const struct http_call *call, const struct err *err);
+/* Of the HTTP server: a call was refused. */
+void node_refused(void *app, const struct http_call *call, const struct err *err);
+void node_metrics_begin(struct http_call *call, void *app); /* node_metrics.c */
 
 /* GET /internal/v1/transfer/:transfer/chunks (node_inventory.c) */
 void node_list_begin(struct http_call *call, void *app);

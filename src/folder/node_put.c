@@ -91,8 +91,8 @@ static void tell_attempt(const struct node_put *put, enum err_code outcome)
 /* Answers with put->err. Frees put. */
 static void fail(struct node_put *put)
 {
-	/* Waiting for a turn or for the pool was no attempt to write. */
-	if (put->err.code != ERR_BUSY)
+	/* Waiting for a turn or for the pool was no attempt to write, nor is a repeated request, which is an alert. */
+	if (put->err.code != ERR_BUSY && put->err.code != ERR_NONCE_REPLAYED)
 		tell_attempt(put, put->err.code);
 	http_reply_err(put->call, &put->err);
 	put_free(put);
@@ -482,6 +482,9 @@ void node_put_begin(struct http_call *call, void *app)
 	http_set_state(call, put);
 	r = authorize(put, &put->err);
 	if (r < 0) {
+		/* Signed by who holds the key, and more than the ticket allows: no client of ours does that. */
+		if (r == -ERR_NO_CHUNK || r == -ERR_CHUNK_SIZE)
+			node_alert(put->node, call, &put->err);
 		http_reply_err(call, &put->err);
 		put_free(put);
 		return;

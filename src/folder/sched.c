@@ -139,6 +139,8 @@ static const struct http_route routes[] = {
 	{ "POST", "/internal/v1/receipts", sched_begin_receipts },
 	{ "POST", "/internal/v1/reports", sched_begin_reports },
 	{ "POST", "/internal/v1/transfers/finished", sched_begin_finished },
+	{ "POST", "/internal/v1/alerts", sched_begin_alerts },
+	{ "GET", "/metrics", sched_begin_metrics },
 	{ "POST", "/internal/v1/removed", sched_begin_removed },
 	{ NULL, NULL, NULL },
 };
@@ -256,6 +258,8 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 	if (result == 0)
 		audit_mark_start(sched->store);
 	if (result == 0)
+		result = sched_alerts_start(sched, err);
+	if (result == 0)
 		result = work_new("work", (unsigned)conf->workers, WORK_QUEUE_MAX, &sched->work, err);
 	if (result == 0)
 		result = work_new("plan", SCHED_PLANNERS, WORK_QUEUE_MAX, &sched->plans, err);
@@ -293,6 +297,7 @@ static int start_server(struct sched *sched, const struct sched_conf *conf, cons
 	options.backend = (enum loop_backend)conf->loop;
 	options.connection_limit_count = CONNECTIONS_MAX;
 	options.body_limit_bytes = SCHED_MANIFEST_MAX;
+	options.refused = sched_refused;
 	result = http_server_new(&options, addr, routes, sched, &sched->server, err);
 	return result < 0 ? result : http_server_start(sched->server, err);
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sys/tls.h"
 
 /* At most so many keys are proven by Argon2id at once, each with its memory, and so many wait. */
 #define PROVERS       1u
@@ -98,8 +99,16 @@ static int slow_down(struct sched_call *c, int64_t wait_us)
 int sched_auth_find(struct sched_call *c)
 {
 	const struct str key = http_header(c->call, "X-Api-Key");
+	const struct tls_peer *peer = http_peer_cert(c->call);
 	int64_t wait_us;
 
+	if (key.size == 0 && peer) {
+		const int by_cert = users_by_cert(c->sched->users, peer->sha256, peer->subject, clock_wall_us(),
+						  &c->account, &c->err);
+
+		c->user = by_cert == 0 ? &c->account : NULL;
+		return by_cert < 0 ? failed(c) : 0;
+	}
 	if (key.size == 0) {
 		err_set(&c->err, ERR_UNAUTHENTICATED, "the call shows no API key");
 		err_hint(&c->err, "send the header X-Api-Key, or give heng its file by --key-file or HENG_KEY_FILE");

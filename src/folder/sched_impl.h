@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/json.h"
+#include "folder/alert.h"
 #include "folder/fold.h"
 #include "folder/guard.h"
 #include "folder/inventory.h"
@@ -66,6 +67,7 @@ struct sched {
 	struct keyring keyring;
 	struct users *users;
 	struct guard guard;
+	struct alerts *alerts;
 	struct work *provers; /* its thread checks keys by Argon2id */
 	char *state_dir, *spool_dir, *staging_dir, *final_dir;
 	int lock_fd, final_fd;
@@ -141,6 +143,16 @@ int sched_check_node(struct sched_call *c, const char *node_id);
 struct sched_call *sched_client_call(struct http_call *call, void *app, int (*run)(struct sched_call *c));
 struct sched_call *sched_internal_call(struct http_call *call, void *app, int (*run)(struct sched_call *c));
 static inline bool sched_may_write(const struct sched_account *user) { return user->role != ROLE_AUDITOR; }
+
+/* --- alerts (sched_alert.c) --- */
+int sched_alerts_start(struct sched *sched, struct err *err); /* after the store */
+/* Of the HTTP server: a call was refused. */
+void sched_refused(void *app, const struct http_call *call, const struct err *err);
+/* An uploader asked for another's transfer. */
+void sched_alert_foreign(struct sched_call *c, const struct store_transfer *transfer);
+void sched_begin_alerts(struct http_call *call, void *app);
+
+void sched_begin_metrics(struct http_call *call, void *app); /* sched_metrics.c */
 
 /* --- the transfer of a call's path (sched_transfer.c) --- another's is as good as none */
 int sched_find(struct sched_call *c, struct store_transfer *ret_transfer);

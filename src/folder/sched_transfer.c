@@ -31,8 +31,10 @@ int sched_find_id(struct sched_call *c, struct str id, struct store_transfer *re
 	if (result < 0)
 		return err_wrap(&c->err, "looking up transfer %s", shown);
 	/* In the same words: that another's transfer exists is nobody's business. */
-	if (c->user->role == ROLE_UPLOADER && strcmp(ret_transfer->user, c->user->name) != 0)
+	if (c->user->role == ROLE_UPLOADER && strcmp(ret_transfer->user, c->user->name) != 0) {
+		sched_alert_foreign(c, ret_transfer);
 		return err_set(&c->err, ERR_NO_TRANSFER, "there is no transfer '%s'", shown);
+	}
 	return 0;
 }
 

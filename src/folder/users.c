@@ -9,8 +9,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-#define REMEMBERED_SETS 256u
-#define REMEMBERED_WAYS 4u
+#define REMEMBERED_SETS    256u
+#define REMEMBERED_WAYS    4u
+#define USERS_SUBJECT_SIZE 256 /* as long as a subject is told (sys/tls.h): a longer one is cut, and is nobody's */
 
 const struct conf_row users_conf_rows[] = {
 	{ .name = "name",
@@ -32,6 +33,16 @@ const struct conf_row users_conf_rows[] = {
 	  .offset = offsetof(struct sched_user, key_sha256),
 	  .fallback = "",
 	  .help = "hex of the SHA-256 of the API key's text: for keys of 256 random bits only" },
+	{ .name = "cert_sha256",
+	  .type = CONF_TEXT,
+	  .offset = offsetof(struct sched_user, cert_sha256),
+	  .fallback = "",
+	  .help = "SHA-256 of the user's client certificate (DER), lower-case hex" },
+	{ .name = "cert_subject",
+	  .type = CONF_TEXT,
+	  .offset = offsetof(struct sched_user, cert_subject),
+	  .fallback = "",
+	  .help = "subject of the user's client certificate (RFC 2253), whichever it is" },
 	{ .name = "role",
 	  .type = CONF_CHOICE,
 	  .offset = offsetof(struct sched_user, role),
@@ -68,6 +79,7 @@ struct user {
 	char key_sha256[DIGEST_HEX_SIZE];
 	char key_id[USERS_ID_SIZE];
 	char key_argon2[ARGON_TEXT_SIZE];
+	char cert_sha256[DIGEST_HEX_SIZE], cert_subject[USERS_SUBJECT_SIZE];
 	int64_t expires_wall_us; /* 0: never */
 	bool is_disabled;
 };
@@ -153,8 +165,10 @@ bool users_expiry(struct str text, int64_t *ret_wall_us)
 
 static int check_key(const struct sched_user *user, const char *shown, struct err *err)
 {
-	if (user->key_sha256[0] == '\0' && user->key_argon2[0] == '\0') {
-		err_set(err, ERR_CONFIG, "user '%s' has no key: neither key_argon2 nor key_sha256", shown);
+	if (user->key_sha256[0] == '\0' && user->key_argon2[0] == '\0' && user->cert_sha256[0] == '\0' &&
+	    user->cert_subject[0] == '\0') {
+		err_set(err, ERR_CONFIG, "user '%s' has no key: neither key_argon2 nor key_sha256, and no certificate",
+			shown);
 		err_hint(err, "heng key new NAME makes one, and prints what belongs here");
 		return -ERR_CONFIG;
 	}
@@ -163,6 +177,11 @@ static int check_key(const struct sched_user *user, const char *shown, struct er
 		err_hint(err, "printf %%s 'the key' | sha256sum");
 		return -ERR_CONFIG;
 	}
+	if (user->cert_sha256[0] != '\0' && !digest_hex_is_valid(DIGEST_SHA256, str_from(user->cert_sha256)))
+		return err_set(err, ERR_CONFIG, "user '%s': cert_sha256 is not a SHA-256 in lower-case hex", shown);
+	if (strlen(user->cert_subject) >= USERS_SUBJECT_SIZE)
+		return err_set(err, ERR_CONFIG, "user '%s': cert_subject is longer than %d bytes", shown,
+			       USERS_SUBJECT_SIZE - 1);
 	if (user->key_argon2[0] != '\0' && argon_text_check(str_from(user->key_argon2), err) < 0)
 		return err_wrap(err, "user '%s': key_argon2", shown);
 	if ((user->key_argon2[0] != '\0') != (user->key_id[0] != '\0') ||
@@ -200,6 +219,10 @@ static int check_user(const struct sched_user *users, size_t index, int64_t *ret
 		if ((user->key_sha256[0] != '\0' && strcmp(users[i].key_sha256, user->key_sha256) == 0) ||
 		    (user->key_id[0] != '\0' && strcmp(users[i].key_id, user->key_id) == 0))
 			return err_set(err, ERR_CONFIG, "users '%s' and '%s' have the same key", users[i].name, shown);
+		if ((user->cert_sha256[0] != '\0' && strcmp(users[i].cert_sha256, user->cert_sha256) == 0) ||
+		    (user->cert_subject[0] != '\0' && strcmp(users[i].cert_subject, user->cert_subject) == 0))
+			return err_set(err, ERR_CONFIG, "users '%s' and '%s' have the same certificate", users[i].name,
+				       shown);
 	}
 	return 0;
 }
@@ -212,6 +235,8 @@ static struct sched_user whole(const struct sched_user *from)
 	user.key_sha256 = user.key_sha256 ? user.key_sha256 : "";
 	user.key_id = user.key_id ? user.key_id : "";
 	user.key_argon2 = user.key_argon2 ? user.key_argon2 : "";
+	user.cert_sha256 = user.cert_sha256 ? user.cert_sha256 : "";
+	user.cert_subject = user.cert_subject ? user.cert_subject : "";
 	user.expires = user.expires ? user.expires : "";
 	return user;
 }
@@ -222,6 +247,8 @@ static void fill(struct user *user, const struct sched_user *from, int64_t expir
 	MUST(str_copy(str_from(from->key_sha256), user->key_sha256, sizeof(user->key_sha256)));
 	MUST(str_copy(str_from(from->key_id), user->key_id, sizeof(user->key_id)));
 	MUST(str_copy(str_from(from->key_argon2), user->key_argon2, sizeof(user->key_argon2)));
+	MUST(str_copy(str_from(from->cert_sha256), user->cert_sha256, sizeof(user->cert_sha256)));
+	MUST(str_copy(str_from(from->cert_subject), user->cert_subject, sizeof(user->cert_subject)));
 	user->account.role = from->role;
 	user->account.quota_bytes = from->quota_bytes;
 	user->account.quota_entries = (uint64_t)from->quota_entries;
@@ -451,5 +478,32 @@ int users_prove(struct users *users, struct str key, int64_t now_mono_us, int64_
 	}
 	pthread_rwlock_unlock(&users->list_lock);
 	mem_wipe(mac, sizeof(mac));
+	return result;
+}
+
+int users_by_cert(struct users *users, const char *sha256, const char *subject, int64_t now_wall_us,
+		  struct sched_account *ret_account, struct err *err)
+{
+	const struct user *found = NULL;
+	/* What fills its place may be the beginning of another, longer one. */
+	const bool is_whole = strlen(subject) < USERS_SUBJECT_SIZE - 1;
+	int result;
+
+	pthread_rwlock_rdlock(&users->list_lock);
+	for (size_t i = 0; !found && i < users->list->count; i++) {
+		if (users->list->items[i].cert_sha256[0] != '\0' &&
+		    strcmp(users->list->items[i].cert_sha256, sha256) == 0)
+			found = &users->list->items[i];
+	}
+	for (size_t i = 0; !found && is_whole && i < users->list->count; i++) {
+		if (users->list->items[i].cert_subject[0] != '\0' &&
+		    strcmp(users->list->items[i].cert_subject, subject) == 0)
+			found = &users->list->items[i];
+	}
+	if (found)
+		result = admit(found, now_wall_us, ret_account, err);
+	else
+		result = err_set(err, ERR_UNAUTHENTICATED, "the client certificate is no user's of this scheduler");
+	pthread_rwlock_unlock(&users->list_lock);
 	return result;
 }

@@ -18,10 +18,11 @@ enum sched_role { ROLE_UPLOADER, ROLE_AUDITOR, ROLE_OPERATOR };
 /* As it stands in the configuration. */
 struct sched_user {
 	const char *name;
-	const char *key_sha256; /* hex of the SHA-256 of the API key's text; "": none */
-	const char *key_id;     /* what the key's text begins with, before its first dot */
-	const char *key_argon2; /* PHC text of the key's whole text; "": none */
-	const char *expires;    /* 2027-03-31 or 2027-03-31T18:00:00Z; "": never */
+	const char *key_sha256;                 /* hex of the SHA-256 of the API key's text; "": none */
+	const char *key_id;                     /* what the key's text begins with, before its first dot */
+	const char *key_argon2;                 /* PHC text of the key's whole text; "": none */
+	const char *cert_sha256, *cert_subject; /* of the user's client certificate; "": none */
+	const char *expires;                    /* 2027-03-31 or 2027-03-31T18:00:00Z; "": never */
 	bool is_disabled;
 	int role;             /* enum sched_role */
 	uint64_t quota_bytes; /* of all its open transfers together; 0: none */
@@ -45,6 +46,10 @@ int users_list_new(const struct conf_list *items, struct users_list **ret_list, 
 void users_list_free(struct users_list **list);
 /* The list counts from now on; *list is taken over. What is remembered of keys is forgotten. Returns how many users there are. */
 size_t users_put(struct users *users, struct users_list **list);
+
+/* The user of a client certificate that was verified: by its SHA-256, else by its subject. As users_find. */
+int users_by_cert(struct users *users, const char *sha256, const char *subject, int64_t now_wall_us,
+		  struct sched_account *ret_account, struct err *err);
 
 enum { USERS_UNPROVEN = 1 };
 /* Whose key is it? Quick. 0: *ret_account is filled. USERS_UNPROVEN: users_prove can tell. -ERR_UNAUTHENTICATED: nobody's, or of a user who may not call any more.

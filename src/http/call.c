@@ -293,6 +293,9 @@ void call_answer_err(struct http_conn *conn, const struct err *err)
 void http_reply_err(struct http_call *call, const struct err *err)
 {
 	struct http_conn *conn = owed(call);
+	const struct http_server *server = conn->thread->server;
+	if (server->options.refused)
+		server->options.refused(server->app, call, err);
 	call_answer_err(conn, err);
 	conn_leave(conn);
 }

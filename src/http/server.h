@@ -35,6 +35,8 @@ struct http_options {
 	size_t body_buffer_bytes;            /* a piece given to the sink is at most this; 256 KiB */
 	struct tls *tls;                     /* NULL: none. Has a certificate; outlives the server */
 	int64_t (*wall_us)(const void *app); /* the time told in answers to failures; NULL: this machine's */
+	/* Hears of each failure that a handler answers (http_reply_err, http_run_task), on the loop's thread, before the answer. NULL: nobody does. */
+	void (*refused)(void *app, const struct http_call *call, const struct err *err);
 };
 extern const struct http_options http_options_default;
 

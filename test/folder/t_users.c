@@ -84,6 +84,10 @@ static void test_lists_that_are_wrong(void **state)
 		{ { { .name = "a", .key_argon2 = hash_a, .key_id = "a.b" } }, 1, "go together" },
 		{ { { .name = "a", .key_argon2 = "$argon2id$", .key_id = "x" } }, 1, "key_argon2" },
 		{ { { .name = "a", .key_sha256 = sha_old, .expires = "soon" } }, 1, "expires" },
+		{ { { .name = "a", .cert_sha256 = "AA" } }, 1, "cert_sha256" },
+		{ { { .name = "a", .cert_subject = "CN=a" }, { .name = "b", .cert_subject = "CN=a" } },
+		  2,
+		  "the same certificate" },
 		{ { { .name = "a", .key_sha256 = sha_old }, { .name = "a", .key_argon2 = hash_a, .key_id = "x" } },
 		  2,
 		  "twice" },
@@ -192,13 +196,58 @@ static void test_users_that_may_not_call_any_more(void **state)
 	users_free(&users);
 }
 
+static void test_certificates(void **state)
+{
+	static char sha[65], long_subject[256];
+	struct sched_user items[] = {
+		{ .name = "ann", .cert_subject = "CN=ann,O=Bank", .role = ROLE_AUDITOR },
+		{ .name = "bob", .cert_sha256 = sha, .expires = MOMENT },
+	};
+	struct users *users = users_new();
+	struct sched_account account;
+	struct err err;
+	static const struct {
+		const char *subject;
+		bool has_sha;
+		int64_t wall_us;
+		const char *name; /* NULL: nobody */
+	} rows[] = {
+		{ "CN=ann,O=Bank", false, WALL_US, "ann" },    { "CN=ann,O=Ban", false, WALL_US, NULL },
+		{ "cn=ann,O=Bank", false, WALL_US, NULL },     { "", false, WALL_US, NULL },
+		{ "CN=other", true, WALL_US - 1, "bob" },      { "CN=other", true, WALL_US, NULL },
+		{ "CN=ann,O=Bank", true, WALL_US - 1, "bob" }, /* the certificate itself says more than its name */
+		{ long_subject, false, WALL_US, NULL },
+	};
+
+	(void)state;
+	memset(sha, 'a', 64);
+	memset(long_subject, 'x', 255);
+	put(users, items, COUNT_OF(items));
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		memset(&account, 0, sizeof(account));
+		const int result = users_by_cert(users, rows[i].has_sha ? sha : "bb", rows[i].subject, rows[i].wall_us,
+						 &account, &err);
+
+		if (result != (rows[i].name ? 0 : -ERR_UNAUTHENTICATED) ||
+		    strcmp(account.name, rows[i].name ? rows[i].name : "") != 0)
+			fail_msg("row %zu: %d '%s'", i, result, account.name);
+	}
+	/* No key opens what a certificate does. */
+	assert_int_equal(find(users, "", NOW_US, WALL_US, &account, &err), -ERR_UNAUTHENTICATED);
+	assert_int_equal(find(users, sha, NOW_US, WALL_US, &account, &err), -ERR_UNAUTHENTICATED);
+	/* One that fills the place of a subject may be cut: it is nobody's, also when somebody is called so. */
+	items[0].cert_subject = long_subject;
+	put(users, items, COUNT_OF(items));
+	assert_int_equal(users_by_cert(users, "bb", long_subject, WALL_US, &account, &err), -ERR_UNAUTHENTICATED);
+	users_free(&users);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_expiry_texts),
-		cmocka_unit_test(test_lists_that_are_wrong),
-		cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_users_that_may_not_call_any_more),
+		cmocka_unit_test(test_expiry_texts), cmocka_unit_test(test_lists_that_are_wrong),
+		cmocka_unit_test(test_keys),         cmocka_unit_test(test_users_that_may_not_call_any_more),
+		cmocka_unit_test(test_certificates),
 	};
 	return cmocka_run_group_tests(tests, set_up, NULL);
 }
