@@ -1,5 +1,5 @@
 """What the system tests share: the real binary, real processes, real folders; readiness instead of sleeps; clean-up whatever happens."""
-import atexit, hashlib, hmac, json, os, random, re, shutil, signal, socket, sqlite3, ssl, stat, subprocess, sys, tempfile, time, urllib.error, urllib.request
+import atexit, csv, hashlib, hmac, json, os, random, re, shutil, signal, socket, sqlite3, ssl, stat, subprocess, sys, tempfile, time, urllib.error, urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HENG = os.environ.get("HENG", os.path.join(ROOT, "build/release/heng"))
@@ -71,6 +71,42 @@ def certificates(folder, wanted):
     return os.path.join(folder, "ca.pem")
 
 
+# --- HENG_TEST_STORE=pg: the tables in PostgreSQL, on a server of this test's own ---
+
+STORE = os.environ.get("HENG_TEST_STORE", "sqlite")
+_pg = {}
+
+
+def pg_server(*words):
+    return subprocess.run([os.path.join(ROOT, "test/pg_server"), *words], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def pg_store(data):
+    """The URL of the schema that belongs to this data folder, made when it is asked for first."""
+    if not _pg:
+        _pg["dir"] = tempfile.mkdtemp(prefix="heng-pg-")
+        atexit.register(pg_server, "stop", _pg["dir"])
+        _pg["url"] = pg_server("start", _pg["dir"])
+    name = "t_" + hashlib.sha256(data.encode()).hexdigest()[:16]
+    psql(_pg["url"], f"create schema if not exists {name}")
+    return f"{_pg['url']}&options=-csearch_path%3D{name}"
+
+
+def pg_restart(mode):
+    pg_server("restart", _pg["dir"], mode)
+
+
+def psql(url, query):
+    # A server that was just started again may refuse for a moment.
+    for left in range(50, -1, -1):
+        done = subprocess.run(["psql", "-qX", "--csv", "-t", "-v", "ON_ERROR_STOP=1", url, "-c", query], capture_output=True)
+        if done.returncode == 0:
+            return done.stdout.decode(errors="surrogateescape")
+        if done.returncode != 2 or left == 0:
+            raise RuntimeError(f"{query}: {done.stderr.decode()}")
+        time.sleep(0.1)
+
+
 class Up:
     """`heng up` on a folder; its children by role."""
 
@@ -80,6 +116,9 @@ class Up:
         self.env = dict(os.environ, **(env or {}))
         if backend:
             self.env["HENG_LOOP"] = backend
+        self.store = pg_store(data) if STORE == "pg" else None
+        if self.store:
+            self.env["HENG_STORE"] = self.store
         self.process = None
         self.start()
         atexit.register(self.kill)
@@ -200,7 +239,7 @@ class Roles(Up):
         d = self.data
         if role == "scheduler":
             # It comes back where it was: that is where its nodes and clients look for it.
-            return (f"listen: {self.addrs.get(role, self.listen)}\nstate_dir: {d}/scheduler\nstaging_dir: {self.paths.get('staging', d + '/staging')}\n"
+            return (f"listen: {self.addrs.get(role, self.listen)}\nstate_dir: {d}/scheduler\n" + (f"store: {self.store}\n" if self.store else "") + f"staging_dir: {self.paths.get('staging', d + '/staging')}\n"
                     f"final_dir: {self.paths.get('final', d + '/final')}\ncluster_key_file: {d}/cluster.key\n{self.tls_text(role)}users:\n  - name: tester\n"
                     f"    key_sha256: {hashlib.sha256(self.key.encode()).hexdigest()}\n    role: uploader\n" + (f"    {self.user}\n" if self.user else ""))
         return (f"node_id: {role}\nlisten: 127.0.0.1:0\nstate_dir: {d}/{role}\ndata_dir: {self.data_dir(role)}\nscheduler: {self.url}\n"
@@ -276,6 +315,10 @@ class Roles(Up):
         return codes
 
 def sql(up, query, args=()):
+    if up.store:
+        for value in args:
+            query = query.replace("?", str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'", 1)
+        return [tuple(int(v) if re.fullmatch(r"-?[0-9]{1,18}", v) else v for v in row) for row in csv.reader(psql(up.store, query).splitlines())]
     with sqlite3.connect(f"file:{up.database()}?mode=ro", uri=True, timeout=20) as connection:
         connection.text_factory = bytes
         rows = connection.execute(query, args).fetchall()
