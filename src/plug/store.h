@@ -12,7 +12,7 @@
 #define STORE_NODE_ID_SIZE 65
 #define STORE_USER_SIZE    65
 #define STORE_BATCH_MAX    200 /* bytes of a batch name */
-#define STORE_ADDR_SIZE    72 /* "https://" before what a socket's address may have */
+#define STORE_ADDR_SIZE    72  /* "https://" before what a socket's address may have */
 #define STORE_REASON_SIZE  512
 
 enum transfer_state {
