@@ -103,6 +103,36 @@ static void tcp_pair(int fds[2])
 	(void)close(listen_fd);
 }
 
+/* Files are read by the loop too; and an operation that somebody else ends comes back like any other, never from within the call. */
+static void test_read_and_finish(void **state)
+{
+	struct world *world = *state;
+	struct probe read_probe, finished;
+	char path[] = "/tmp/heng-loop-XXXXXX", bytes[8] = "";
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	(void)unlink(path);
+	assert_int_equal(write(fd, "0123456789", 10), 10);
+	loop_read(world->loop, armed(&read_probe), fd, 4, bytes, 4);
+	turn_until(world->loop, &read_probe, 1);
+	assert_int_equal(read_probe.last, 4);
+	assert_memory_equal(bytes, "4567", 4);
+	loop_read(world->loop, armed(&read_probe), fd, 10, bytes, 4);
+	turn_until(world->loop, &read_probe, 1);
+	assert_int_equal(read_probe.last, 0);
+	(void)armed(&finished);
+	finished.is_submitting = true;
+	loop_finish(world->loop, &finished.op, -EPROTO);
+	finished.is_submitting = false;
+	assert_int_equal(finished.count, 0);
+	/* Due at once, however long a turn may wait. */
+	loop_turn(world->loop, 60 * SEC_US);
+	assert_int_equal(finished.count, 1);
+	assert_int_equal(finished.last, -EPROTO);
+	(void)close(fd);
+}
+
 static void close_pair(const int fds[2])
 {
 	(void)close(fds[0]);
@@ -863,6 +893,7 @@ static int teardown(void **state)
 		test(state);                         \
 	}
 #define ROWS(X)                   \
+	X(test_read_and_finish)   \
 	X(test_backend)           \
 	X(test_accept)            \
 	X(test_connect)           \
