@@ -284,6 +284,19 @@ static size_t on_write(char *data, size_t size, size_t count, void *owner)
 	return 0;
 }
 
+static size_t on_header(char *data, size_t size, size_t count, void *owner)
+{
+	struct fetch_call *call = owner;
+	struct str line = { data, size * count }, name;
+
+	if (memchr(line.data, ':', line.size) && str_cut(&line, ':', &name)) {
+		while (line.size > 0 && (line.data[line.size - 1] == '\n' || line.data[line.size - 1] == '\r'))
+			line.size--;
+		call->header(call, name, str_trim(line));
+	}
+	return size * count;
+}
+
 static int on_progress(void *owner, curl_off_t down_total UNUSED, curl_off_t down UNUSED, curl_off_t up_total UNUSED,
 		       curl_off_t up)
 {
@@ -349,6 +362,10 @@ static void set_callbacks(CURL *easy, struct fetch_call *call)
 	(void)curl_easy_setopt(easy, CURLOPT_SEEKDATA, call);
 	(void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_write);
 	(void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
+	if (call->header) {
+		(void)curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+		(void)curl_easy_setopt(easy, CURLOPT_HEADERDATA, call);
+	}
 	(void)curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
 	(void)curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
 	(void)curl_easy_setopt(easy, CURLOPT_XFERINFODATA, call);

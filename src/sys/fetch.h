@@ -31,6 +31,8 @@ struct fetch_call {
 	 * say); without a sink they are collected in answer (set its limit). */
 	bool (*sink)(struct fetch_call *call, struct str piece);
 	struct buf answer; /* caller frees */
+	/* Each header of the answer, as it comes: NULL, or what wants to see them. */
+	void (*header)(struct fetch_call *call, struct str name, struct str value);
 	/* Called once, from fetch_step (or fetch_do). */
 	void (*done)(struct fetch *fetch, struct fetch_call *call);
 	void *owner;
