@@ -151,8 +151,8 @@ static int open_folders(struct merge *merge, struct err *err)
 	char system_path[PATH_MAX];
 
 	merge->staging_fd = open_folder(merge->staging_dir, "staging", err);
-	if (merge->staging_fd < 0)
-		return merge->staging_fd;
+	if (merge->staging_fd < 0 || merge->bucket)
+		return merge->staging_fd < 0 ? merge->staging_fd : 0;
 	merge->final_fd = open_folder(merge->final_dir, "final", err);
 	if (merge->final_fd < 0)
 		return merge->final_fd;
@@ -254,6 +254,8 @@ int merge_start(const struct merge_options *options, struct store *store, struct
 	if (options->pull_try_limit == 0)
 		merge->options.pull_try_limit = MERGE_TRIES_MAX;
 	merge->options.node_connection_limit = options->node_connection_limit > 0 ? options->node_connection_limit : 1;
+	merge->bucket = options->bucket;
+	merge->final = merge->bucket ? &final_s3_ops : &final_dir_ops;
 	merge->store = store;
 	merge->pool = pool;
 	merge->staging_fd = merge->final_fd = merge->system_fd = -1;
@@ -305,7 +307,18 @@ void merge_final_path(const struct merge *merge, struct str batch, char *target,
 bool merge_batch_exists(const struct merge *merge, struct str batch)
 {
 	char name[STORE_BATCH_MAX + 1];
-	struct stat st;
 
-	return str_copy(batch, name, sizeof(name)) && fstatat(merge->final_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	return str_copy(batch, name, sizeof(name)) && merge->final->exists(merge, name);
 }
+
+bool merge_batch_is_in_place(const struct merge *merge, struct str batch)
+{
+	return merge->final->is_remote || merge_batch_exists(merge, batch);
+}
+
+int merge_open_manifest(const struct merge *merge, const struct store_transfer *transfer, struct err *err)
+{
+	return merge->final->open_manifest(merge, transfer, err);
+}
+
+bool merge_is_bucket(const struct merge *merge) { return merge->bucket != NULL; }

@@ -9,9 +9,12 @@
 #include "plug/store.h"
 
 struct merge;
+struct final_s3;
 struct merge_options {
 	const char *staging_dir, *final_dir; /* one file system */
 	const struct internal_key *internal_key;
+	/* The final store is this bucket; final_dir is then its name, s3://bucket/prefix, for people. NULL: the folder final_dir. */
+	const struct final_s3 *bucket;
 	struct hooks *hooks;            /* told of what is completed; NULL: nobody is */
 	unsigned object_limit_count;    /* at once; 8 */
 	unsigned node_connection_limit; /* per node; 8 */
@@ -35,13 +38,16 @@ void merge_ahead(struct merge *merge, const char *transfer_id);
 void merge_progress(struct merge *merge, const char *transfer_id, uint64_t *ret_files, uint64_t *ret_bytes);
 /* Where a batch is or will be: final_dir/batch. */
 void merge_final_path(const struct merge *merge, struct str batch, char *target, size_t target_size);
-/* Is there such a folder in final_dir already? */
+/* Is there such a batch in the final store already? */
 bool merge_batch_exists(const struct merge *merge, struct str batch);
+/* Of a completed transfer: is its batch there still? Of a bucket nobody is asked: yes. */
+bool merge_batch_is_in_place(const struct merge *merge, struct str batch);
 /* Of a completed transfer: the manifest that lies beside its folder, and the folder itself; open for reading. -ERR_STATE when they are there no
  * more, or another transfer's (of the same batch name) took their place. *ret_is_same: it is the folder that was put there; another one, in whose
  * place it is, may be a copy from a backup or anything else: what is in it must be compared. */
 int merge_open_manifest(const struct merge *merge, const struct store_transfer *transfer, struct err *err);
 int merge_open_batch(const struct merge *merge, const struct store_transfer *transfer, bool *ret_is_same,
 		     struct err *err);
+bool merge_is_bucket(const struct merge *merge); /* then instead of merge_open_batch: final_s3_open_range */
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "folder/final.h"
 #include "folder/merge.h"
 #include "folder/stage.h"
 #include "sys/fetch.h"
@@ -60,6 +61,8 @@ struct merge_node {
 struct merge {
 	struct merge_options options; /* own copies of the texts */
 	char *staging_dir, *final_dir;
+	const struct final_ops *final;
+	const struct final_s3 *bucket; /* NULL: a folder */
 	struct store *store;
 	struct pool *pool;
 	int staging_fd, final_fd, system_fd;
@@ -255,17 +258,9 @@ int merge_local_copy(struct merge_target *target, int fd, uint64_t offset, uint6
 void merge_pull_objects(struct merge_run *run);
 
 /* --- merge_publish.c --- */
-enum merge_placed { MERGE_NOT_PLACED, MERGE_PLACED, MERGE_PLACED_BEFORE, MERGE_PLACED_BY_OTHER };
-/* Is the batch in the final folder, and was it this transfer that put it there? BEFORE: it was, in a merge that came to nothing. */
-int merge_placed(struct merge *merge, const struct store_transfer *transfer, enum merge_placed *ret_placed,
-		 struct err *err);
-/* From a complete staging tree to a durable folder in its place. */
-int merge_publish(struct merge_run *run, struct err *err);
-/* A crash came between the rename and the commit: the steps after the rename, again. */
-int merge_publish_again(struct merge_run *run, struct err *err);
-/* Takes the transfer's folder back from its place into staging, to be removed there. */
-int merge_withdraw(struct merge_run *run, struct err *err);
-/* The publishing failed, or the transfer was ended by somebody meanwhile: the same, if the folder is in place. */
+/* Somebody may have ended the transfer meanwhile (a new scan of the same folder supersedes it): -ERR_STATE. */
+int merge_check_still_merging(struct merge_run *run, struct err *err);
+/* The publishing failed, or the transfer was ended by somebody meanwhile: its batch is taken back, if it is in place. */
 void merge_unpublish(struct merge_run *run);
 
 /* --- merge_layout.c --- */

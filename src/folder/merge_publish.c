@@ -81,9 +81,10 @@ static bool read_owner(const struct merge *merge, const struct store_transfer *t
 	return is_ours;
 }
 
-int merge_placed(struct merge *merge, const struct store_transfer *transfer, enum merge_placed *ret_placed,
-		 struct err *err)
+static int dir_placed(struct merge_run *run, enum merge_placed *ret_placed, struct err *err)
 {
+	const struct store_transfer *transfer = &run->transfer;
+	struct merge *merge = run->merge;
 	struct stat st;
 	struct owner owner;
 
@@ -111,7 +112,7 @@ static int no_more(const struct store_transfer *transfer, const char *what, stru
 	return -(int)ERR_STATE;
 }
 
-int merge_open_manifest(const struct merge *merge, const struct store_transfer *transfer, struct err *err)
+static int dir_open_manifest(const struct merge *merge, const struct store_transfer *transfer, struct err *err)
 {
 	char name[NAME_SIZE];
 	struct owner owner;
@@ -145,8 +146,7 @@ int merge_open_batch(const struct merge *merge, const struct store_transfer *tra
 	return result;
 }
 
-/* Somebody may have ended the transfer meanwhile (a new scan of the same folder supersedes it). */
-static int check_still_merging(struct merge_run *run, struct err *err)
+int merge_check_still_merging(struct merge_run *run, struct err *err)
 {
 	struct store_transfer now;
 	struct store *store = run->merge->store;
@@ -171,7 +171,7 @@ static int publish_manifest(struct merge_run *run, struct err *err)
 	return result < 0 ? err_wrap(err, "while putting the manifest beside the folder") : 0;
 }
 
-int merge_publish(struct merge_run *run, struct err *err)
+static int dir_publish(struct merge_run *run, struct err *err)
 {
 	int result = stage_finish(&run->stage, err);
 
@@ -179,7 +179,7 @@ int merge_publish(struct merge_run *run, struct err *err)
 	if (result == 0)
 		result = fs_sync_tree(run->stage.tree_fd, err);
 	if (result == 0)
-		result = check_still_merging(run, err);
+		result = merge_check_still_merging(run, err);
 	if (result == 0)
 		result = write_owner(run, err);
 	if (result == 0)
@@ -211,7 +211,7 @@ static int open_placed(struct merge_run *run, struct err *err)
 	return fd >= 0 ? fd : err_sys(err, ERR_SYSTEM, errno, "cannot open the merged folder");
 }
 
-int merge_publish_again(struct merge_run *run, struct err *err)
+static int dir_publish_again(struct merge_run *run, struct err *err)
 {
 	struct merge *merge = run->merge;
 	struct store_entry root = { .type = 0 };
@@ -244,7 +244,7 @@ static int take_back(struct merge *merge, const struct store_transfer *transfer,
 	return result < 0 ? result : fs_sync_dir(merge->final_fd, "the final folder", err);
 }
 
-int merge_withdraw(struct merge_run *run, struct err *err)
+static int dir_withdraw(struct merge_run *run, struct err *err)
 {
 	struct merge *merge = run->merge;
 	char name[NAME_SIZE];
@@ -258,15 +258,31 @@ int merge_withdraw(struct merge_run *run, struct err *err)
 	return result;
 }
 
+static bool dir_exists(const struct merge *merge, const char *batch)
+{
+	struct stat st;
+
+	return fstatat(merge->final_fd, batch, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+const struct final_ops final_dir_ops = {
+	.placed = dir_placed,
+	.publish = dir_publish,
+	.publish_again = dir_publish_again,
+	.withdraw = dir_withdraw,
+	.exists = dir_exists,
+	.open_manifest = dir_open_manifest,
+};
+
 void merge_unpublish(struct merge_run *run)
 {
 	enum merge_placed placed;
 	struct err err = ERR_INIT;
 
-	if (merge_placed(run->merge, &run->transfer, &placed, &err) < 0 ||
+	if (run->merge->final->placed(run, &placed, &err) < 0 ||
 	    (placed != MERGE_PLACED && placed != MERGE_PLACED_BEFORE))
 		return;
-	if (merge_withdraw(run, &err) < 0)
+	if (run->merge->final->withdraw(run, &err) < 0)
 		log_err(LOG_ERROR, &err, "transfer %s: its folder was put in place, and cannot be taken back now",
 			run->transfer.id);
 }

@@ -250,9 +250,14 @@ static void merge_from_start(struct merge_run *run)
 	if (result == 0 && !run->is_failed && run->reopened_count == 0) {
 		result = check_coverage(run, &err);
 		if (result == 0)
-			result = merge_publish(run, &err);
-		/* Should the folder be in place without being safely so, it must not be seen. */
-		if (result < 0)
+			result = run->merge->final->publish(run, &err);
+		/* Cut short by the end of the process: it goes on at the next start. */
+		if (result == -ERR_WAITING && atomic_load(&run->merge->is_stopping)) {
+			stage_close(&run->stage);
+			return;
+		}
+		/* Should the folder be in place without being safely so, it must not be seen. In a bucket the last step is what makes it seen. */
+		if (result < 0 && !run->merge->final->is_remote)
 			merge_unpublish(run);
 	}
 	stage_close(&run->stage);
@@ -279,9 +284,9 @@ void merge_transfer(struct merge_run *run)
 	enum merge_placed placed = MERGE_NOT_PLACED;
 	char shown[256];
 
-	int result = merge_placed(run->merge, &run->transfer, &placed, &err);
+	int result = run->merge->final->placed(run, &placed, &err);
 	if (result == 0 && placed == MERGE_PLACED_BEFORE) {
-		result = merge_withdraw(run, &err);
+		result = run->merge->final->withdraw(run, &err);
 		placed = MERGE_NOT_PLACED;
 	}
 	if (run->ahead && (result < 0 || placed != MERGE_NOT_PLACED)) {
@@ -306,7 +311,7 @@ void merge_transfer(struct merge_run *run)
 	case MERGE_PLACED:
 		break;
 	}
-	result = merge_publish_again(run, &err);
+	result = run->merge->final->publish_again(run, &err);
 	if (result == -ERR_STORE) {
 		merge_end_unrecorded(run, &err, "that its folder is in place");
 		return;

@@ -24,6 +24,8 @@
 #define SHOWN_SIZE         300
 #define ERROR_MAX          (64 * KIB)
 #define RETRY_STEP_US      (20 * MSEC_US)
+/* Asked for at a time: what a scheduler gives of a bucket without streaming it, and little to do again where a call breaks off. */
+#define RANGE_BYTES ((uint64_t)16 * MIB)
 
 /* One thread's own. */
 struct worker {
@@ -95,7 +97,7 @@ static void call_done(struct fetch *fetch, struct fetch_call *call)
 	worker->is_call_over = true;
 }
 
-/* One call for what is missing. */
+/* One call for what is missing, or the next stretch of it. */
 static int fetch_rest(struct worker *worker, struct err *err)
 {
 	const struct stored_place *place = &worker->pull->place;
@@ -105,10 +107,13 @@ static int fetch_rest(struct worker *worker, struct err *err)
 	snprintf(url, sizeof(url), "%s/api/v1/transfers/%s/files/%" PRIu64, place->url, place->transfer_id,
 		 worker->file->seq);
 	snprintf(key, sizeof(key), "X-Api-Key: %s", place->api_key);
-	snprintf(range, sizeof(range), "Range: bytes=%" PRIu64 "-", worker->received_bytes);
+	bool is_whole = worker->received_bytes == 0 && worker->file->size_bytes <= RANGE_BYTES;
+	uint64_t left = worker->file->size_bytes - worker->received_bytes;
+	snprintf(range, sizeof(range), "Range: bytes=%" PRIu64 "-%" PRIu64, worker->received_bytes,
+		 worker->received_bytes + (left < RANGE_BYTES ? left : RANGE_BYTES) - 1);
 	call.url = url;
 	call.headers[0] = key;
-	call.headers[1] = worker->received_bytes > 0 ? range : NULL;
+	call.headers[1] = is_whole ? NULL : range;
 	call.answer.limit = ERROR_MAX;
 	call.sink = take_piece;
 	call.done = call_done;
@@ -159,11 +164,17 @@ static int fetch_tries(struct worker *worker, struct err *err)
 	for (;;) {
 		uint64_t before_bytes = worker->received_bytes;
 		int result = fetch_rest(worker, err);
-		if (result == 0 && worker->received_bytes < worker->file->size_bytes)
+		uint64_t left = worker->file->size_bytes - before_bytes;
+		uint64_t wanted_bytes = before_bytes + (left < RANGE_BYTES ? left : RANGE_BYTES);
+		if (result == 0 && worker->received_bytes < wanted_bytes)
 			return err_set(err, ERR_INTEGRITY, "%" PRIu64 " of its %" PRIu64 " bytes came",
 				       worker->received_bytes, worker->file->size_bytes);
-		if (result == 0)
+		if (result == 0 && worker->received_bytes == worker->file->size_bytes)
 			return 0;
+		if (result == 0) {
+			try_count = 0;
+			continue;
+		}
 		/* A break after the last byte: the digest will tell. */
 		if (worker->received_bytes == worker->file->size_bytes && !worker->is_local_fault)
 			return 0;

@@ -42,6 +42,17 @@ const struct conf_row sched_conf_rows[] = {
 	     "folder where batches appear, on staging_dir's file system; default: state_dir/final"),
 	TEXT("audit_archive_dir", audit_archive_dir, "",
 	     "folder where archived rows of the audit go; default: state_dir/audit"),
+	TEXT("final", final, "", "or: the bucket where batches appear, s3://BUCKET/PREFIX"),
+	TEXT("final_endpoint", final_endpoint, "", "URL of the bucket's server: http(s)://HOST[:PORT]"),
+	TEXT("final_region", final_region, "us-east-1", "its region, as requests are signed for it"),
+	TEXT("final_credentials_file", final_credentials_file, "",
+	     "two lines, key id and secret, for heng alone to read; default: AWS_ACCESS_KEY_ID and "
+	     "AWS_SECRET_ACCESS_KEY"),
+	NUMBER("final_part_size", CONF_SIZE, final_part_bytes, (int64_t)(5 * MIB), (int64_t)(5 * GIB), "16MiB",
+	       "larger files go to the bucket in parts of so many bytes"),
+	NUMBER("final_connections", CONF_INT, final_connections, 1, 64, "8", "to the bucket, for one batch at once"),
+	NUMBER("final_give_up", CONF_DURATION, final_give_up_us, SEC_US, 24 * 3600 * SEC_US, "5m",
+	       "without an answer of the bucket for that long a batch is put off"),
 	TEXT("cluster_key_file", cluster_key_file, NULL, "keys shared by scheduler and nodes, the newest first"),
 	{ .name = "users",
 	  .type = CONF_LIST,
@@ -190,6 +201,28 @@ static void ask_folding(struct sched *sched)
 					      : "Unicode forms");
 }
 
+static int open_bucket(struct sched *sched, const struct sched_conf *conf, struct err *err)
+{
+	const struct final_s3_options options = { .place = conf->final,
+						  .endpoint = conf->final_endpoint,
+						  .region = conf->final_region,
+						  .credentials_file = conf->final_credentials_file,
+						  .part_bytes = conf->final_part_bytes,
+						  .connection_count = (unsigned)conf->final_connections,
+						  .give_up_us = conf->final_give_up_us };
+
+	if (!conf->final || conf->final[0] == '\0')
+		return 0;
+	if (conf->final_dir && conf->final_dir[0] != '\0')
+		return err_set(err, ERR_CONFIG, "final and final_dir are both set: batches appear in one of them");
+	/* For people, as a path with the batch's name behind it. */
+	free(sched->final_dir);
+	sched->final_dir = must_strdup(conf->final);
+	for (size_t size = strlen(sched->final_dir); size > 0 && sched->final_dir[size - 1] == '/'; size--)
+		sched->final_dir[size - 1] = '\0';
+	return final_s3_new(&options, &sched->bucket, err);
+}
+
 static int prepare_dirs(struct sched *sched, struct err *err)
 {
 	char lock[PATH_TEXT_MAX];
@@ -199,7 +232,7 @@ static int prepare_dirs(struct sched *sched, struct err *err)
 	if (result == 0)
 		result = fs_make_dirs(sched->staging_dir, err);
 	if (result == 0)
-		result = fs_make_dirs(sched->final_dir, err);
+		result = sched->bucket ? 0 : fs_make_dirs(sched->final_dir, err);
 	if (result < 0)
 		return result;
 	snprintf(lock, sizeof(lock), "%s/lock", sched->state_dir);
@@ -216,7 +249,8 @@ static int prepare_dirs(struct sched *sched, struct err *err)
 	if (result < 0)
 		return err_wrap(err, "clearing the spool folder");
 	ask_folding(sched);
-	sched->final_fd = fs_open_dir(sched->final_dir, err);
+	/* Before a bucket it is staging that needs room. */
+	sched->final_fd = fs_open_dir(sched->bucket ? sched->staging_dir : sched->final_dir, err);
 	return sched->final_fd < 0 ? sched->final_fd : 0;
 }
 
@@ -225,6 +259,7 @@ static int start_parts(struct sched *sched, const struct sched_conf *conf, struc
 	struct merge_options merging = {
 		.staging_dir = sched->staging_dir,
 		.final_dir = sched->final_dir,
+		.bucket = sched->bucket,
 		.internal_key = &sched->keyring.internal,
 		.object_limit_count = (unsigned)conf->merge_objects,
 		.node_connection_limit = (unsigned)conf->merge_node_connections,
@@ -340,6 +375,8 @@ int sched_start(const struct sched_conf *conf, struct sched **ret_sched, struct 
 	if (result == 0)
 		result = secure_check_name(sched->tls, NULL, err);
 	if (result == 0)
+		result = open_bucket(sched, conf, err);
+	if (result == 0)
 		result = sched_auth_load(sched, conf, err);
 	if (result == 0)
 		result = sched_load_profile(sched, conf->profile, err);
@@ -380,6 +417,7 @@ void sched_stop(struct sched **sched_ref)
 	keeper_stop(&sched->keeper);
 	merge_stop(&sched->merge);
 	hooks_stop(&sched->hooks);
+	final_s3_free(&sched->bucket);
 	pool_stop(&sched->pool);
 	if (sched->decisions)
 		logfile_close(&sched->decisions);

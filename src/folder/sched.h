@@ -13,6 +13,10 @@ struct sched_conf {
 	const char *store;     /* URL of a PostgreSQL database; "": heng.db */
 	const char *staging_dir, *final_dir;
 	const char *audit_archive_dir;
+	const char *final; /* "": the folder final_dir; "s3://bucket/prefix" */
+	const char *final_endpoint, *final_region, *final_credentials_file;
+	uint64_t final_part_bytes;
+	int64_t final_connections, final_give_up_us;
 	const char *cluster_key_file;
 	struct conf_list users; /* of struct sched_user */
 	uint64_t chunk_bytes;   /* default cut, 8 MiB; clients may ask for 64 KiB .. 64 MiB */

@@ -461,6 +461,8 @@ static int check_names(struct sched_call *c, const struct create *create)
 	struct fold fold;
 	struct err err;
 
+	if (c->sched->bucket)
+		return final_s3_check_names(c->sched->bucket, str_from(create->batch), create->fd, &c->err);
 	if (fold_probe(c->sched->staging_dir, &fold, &err) < 0)
 		fold = c->sched->fold;
 	return fold_is_any(&fold) ? fold_check(create->fd, &fold, &c->err) : 0;

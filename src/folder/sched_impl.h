@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "folder/alert.h"
+#include "folder/final.h"
 #include "folder/fold.h"
 #include "folder/guard.h"
 #include "folder/inventory.h"
@@ -33,6 +34,7 @@
 #define SCHED_FINISHED_MAX       4096u /* transfers asked about in one call */
 #define SCHED_REGISTER_MAX       ((uint64_t)16 * KIB)
 #define SCHED_ORDER_MAX          ((uint64_t)4 * KIB)
+#define SCHED_BUCKET_RANGE_MAX   ((uint64_t)16 * MIB) /* pull_file.c asks for no more */
 #define SCHED_ANSWER_MAX         (16 * MIB)
 #define SCHED_NO_SPACE_RETRY_US  (60 * SEC_US)
 #define SCHED_INVENTORY_RETRY_US SEC_US
@@ -53,6 +55,7 @@ struct sched {
 	struct pool *pool;
 	struct merge *merge;
 	struct hooks *hooks;
+	struct final_s3 *bucket; /* the final store, unless it is the folder final_dir */
 	struct keeper *keeper;
 	struct inventory *inventory;
 	struct profile profile;

@@ -67,12 +67,11 @@ static enum range read_range(struct str text, uint64_t size, uint64_t *ret_first
 	return RANGE_PART;
 }
 
-/* The call's answer becomes the file, or the range of it that is asked for. Takes the descriptor. */
-static int give_file(struct sched_call *c, int fd, uint64_t size)
+/* What is asked for of so many bytes: status, offset and size of the answer. */
+static int choose_range(struct sched_call *c, uint64_t size)
 {
 	enum range range = RANGE_WHOLE;
 
-	c->file_fd = fd;
 	c->file_offset = 0;
 	c->file_bytes = size;
 	/* Nothing here names a version, so a condition on one cannot be met: the whole, as RFC 9110 13.1.5 has it. */
@@ -87,6 +86,13 @@ static int give_file(struct sched_call *c, int fd, uint64_t size)
 		return err_set(&c->err, ERR_RANGE, "there are only %" PRIu64 " bytes", size);
 	}
 	return 0;
+}
+
+/* The call's answer becomes the file, or the range of it that is asked for. Takes the descriptor. */
+static int give_file(struct sched_call *c, int fd, uint64_t size)
+{
+	c->file_fd = fd;
+	return choose_range(c, size);
 }
 
 /* --- the audit: who has got what --- */
@@ -230,6 +236,35 @@ static int check_content(struct sched_call *c, const struct store_transfer *tran
 	return 0;
 }
 
+/* From the bucket, a stretch at a time: so many bytes wait here for the client to take them. */
+static int give_from_bucket(struct sched_call *c, const struct store_transfer *transfer,
+			    const struct wanted_file *wanted)
+{
+	int result = choose_range(c, wanted->size_bytes);
+
+	if (result < 0)
+		return result;
+	if (c->file_bytes > SCHED_BUCKET_RANGE_MAX) {
+		err_set(&c->err, ERR_LIMIT, "%" PRIu64 " bytes are more than are given of a bucket at a time",
+			c->file_bytes);
+		err_hint(&c->err, "ask for ranges of at most %" PRIu64 " bytes", SCHED_BUCKET_RANGE_MAX);
+		c->content_range[0] = '\0';
+		return -ERR_LIMIT;
+	}
+	c->file_fd = final_s3_open_range(c->sched->merge, transfer, str_from(wanted->path), c->file_offset,
+					 c->file_bytes, &c->err);
+	c->file_offset = 0;
+	return c->file_fd < 0 ? c->file_fd : 0;
+}
+
+static int record_pull(struct sched_call *c, const struct store_transfer *transfer)
+{
+	struct pulled_who who;
+
+	pulled_who_set(&who, transfer->id, c->user->name, http_peer(c->call));
+	return pulled_begins(&c->sched->pulled, &who, clock_mono_us()) ? record(c, &who, "files") : 0;
+}
+
 static int run_file(struct sched_call *c)
 {
 	struct store_transfer transfer;
@@ -241,23 +276,25 @@ static int run_file(struct sched_call *c)
 		result = find_file(c, &transfer, &wanted);
 	if (result < 0)
 		return result;
+	c->type = "application/octet-stream";
+	if (merge_is_bucket(c->sched->merge)) {
+		result = record_pull(c, &transfer);
+		return result < 0 ? result : give_from_bucket(c, &transfer, &wanted);
+	}
 	AUTO(fs_close) int batch_fd = merge_open_batch(c->sched->merge, &transfer, &is_same, &c->err);
 	if (batch_fd < 0)
 		return batch_fd;
 	int fd = open_file(c, batch_fd, &wanted);
 	if (fd < 0)
 		return fd;
-	struct pulled_who who;
-	pulled_who_set(&who, transfer.id, c->user->name, http_peer(c->call));
 	if (!is_same)
 		result = check_content(c, &transfer, &wanted, fd);
-	if (result == 0 && pulled_begins(&c->sched->pulled, &who, clock_mono_us()))
-		result = record(c, &who, "files");
+	if (result == 0)
+		result = record_pull(c, &transfer);
 	if (result < 0) {
 		fs_close(&fd);
 		return result;
 	}
-	c->type = "application/octet-stream";
 	return give_file(c, fd, wanted.size_bytes);
 }
 

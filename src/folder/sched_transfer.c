@@ -144,7 +144,7 @@ void sched_json_transfer(struct json *json, struct sched_call *c, const struct s
 	json_c(json, "final", final);
 	json_c(json, "final_enc", final_enc);
 	json_bool(json, "is_in_place",
-		  transfer->state == TRANSFER_COMPLETED && merge_batch_exists(c->sched->merge, batch));
+		  transfer->state == TRANSFER_COMPLETED && merge_batch_is_in_place(c->sched->merge, batch));
 	json_i64(json, "server_time_us", clock_wall_us());
 }
 
