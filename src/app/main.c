@@ -23,6 +23,8 @@ int main(int argc, char **argv)
 		return CMD_INCOMPLETE;
 	/* A reader of our output or a peer that has gone is an error value where it happens, not the end of the process. */
 	signal(SIGPIPE, SIG_IGN);
+	/* Whoever started us may ignore it, and we would inherit that: then no child's end is ever told. */
+	signal(SIGCHLD, SIG_DFL);
 	const char *name = argc > 1 ? argv[1] : "help";
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
 		name = "help";

@@ -16,6 +16,8 @@
 #define LOOK_US  (100 * MSEC_US)
 #define GRACE_US (2 * SEC_US)
 #define PIECE    ((size_t)16 * KIB)
+/* Read before its time is looked at again: one that writes without end is not listened to without end. */
+#define PIECES_MAX 16
 
 /* A program that runs. */
 struct child {
@@ -107,7 +109,9 @@ static void take_output(struct spawn *spawn, struct child *child)
 	char piece[PIECE];
 	ssize_t count = 0;
 
-	while (child->output_fd >= 0 && (count = read(child->output_fd, piece, sizeof(piece))) > 0) {
+	if (child->output_fd < 0)
+		return;
+	for (unsigned i = 0; i < PIECES_MAX && (count = read(child->output_fd, piece, sizeof(piece))) > 0; i++) {
 		size_t room = spawn->output.limit - spawn->output.size;
 
 		spawn->is_output_cut |= (size_t)count > room;
@@ -140,9 +144,10 @@ static int run(struct spawn *spawn, struct child *child, struct err *err)
 {
 	int64_t deadline_us = clock_mono_us() + spawn->timeout_us, kill_us = 0;
 	int status = 0, result = 0;
+	pid_t ended;
 
 	/* What it started may hold its output open for ever: its own end is what counts. */
-	while (waitpid(child->pid, &status, WNOHANG) == 0) {
+	while ((ended = waitpid(child->pid, &status, WNOHANG)) == 0) {
 		int64_t now_us = clock_mono_us();
 		bool is_interrupted = spawn->is_interrupted && atomic_load(spawn->is_interrupted);
 
@@ -162,6 +167,9 @@ static int run(struct spawn *spawn, struct child *child, struct err *err)
 	take_output(spawn, child);
 	if (result < 0)
 		(void)kill(-child->pid, SIGKILL); /* what it has started, where that is in its group */
+	/* Where SIGCHLD is ignored the kernel keeps no child's end: what nobody knows is no success. */
+	if (result == 0 && ended < 0)
+		return err_sys(err, ERR_SYSTEM, errno, "how '%.200s' ended is not known", spawn->argv[0]);
 	return result < 0 ? result : judge(spawn, status, err);
 }
 

@@ -113,6 +113,29 @@ static void interrupted(void **state UNUSED)
 	assert_int_equal(spawn_run(&spawn, &err), -(int)ERR_WAITING);
 }
 
+/* The kernel then keeps no child's end: a failure must not be taken for a success. */
+static void an_end_that_nobody_keeps(void **state UNUSED)
+{
+	struct spawn spawn;
+	struct err err = ERR_INIT;
+
+	(void)signal(SIGCHLD, SIG_IGN);
+	assert_int_equal(sh("exit 3", STR(""), 10 * SEC_US, KIB, &spawn, &err), -(int)ERR_SYSTEM);
+	buf_fini(&spawn.output);
+	(void)signal(SIGCHLD, SIG_DFL);
+}
+
+/* What its own child writes without end does not keep us. */
+static void output_without_end(void **state UNUSED)
+{
+	struct spawn spawn;
+	struct err err = ERR_INIT;
+
+	assert_int_equal(sh("yes & yes & yes & exec yes", STR(""), 300 * MSEC_US, KIB, &spawn, &err),
+			 -(int)ERR_TIMEOUT);
+	buf_fini(&spawn.output);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -121,6 +144,8 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_started),
 		cmocka_unit_test(output_is_bounded),
 		cmocka_unit_test(interrupted),
+		cmocka_unit_test(an_end_that_nobody_keeps),
+		cmocka_unit_test(output_without_end),
 	};
 
 	(void)signal(SIGPIPE, SIG_IGN);
