@@ -16,6 +16,7 @@
 #define OUTPUT_MAX   ((size_t)4 * KIB)
 #define OUTPUT_LINES 20
 #define HEADER_SIZE  256
+#define SHOWN_SIZE   200
 
 /* "<transfer>.<hook>", "<transfer>.<hook>.<seq>": the same however often it is told, so that a receiver knows it again. */
 static void delivery_id(const struct hook *hook, const struct store_transfer *transfer, const struct hook_file *file,
@@ -188,6 +189,42 @@ static int call_command(struct hook *hook, const struct store_transfer *transfer
 
 /* --- a webhook --- */
 
+/* What names a server of a URL: "https://host:port". What stands before and behind it may be what lets in. */
+static void shown_url(const char *url, char target[SHOWN_SIZE])
+{
+	const char *host = strstr(url, "://");
+
+	host = host ? host + strlen("://") : url;
+	int scheme_size = (int)(host - url);
+	size_t size = strcspn(host, "/?#");
+	const char *at = memrchr(host, '@', size);
+	if (at) {
+		size -= (size_t)(at + 1 - host);
+		host = at + 1;
+	}
+	snprintf(target, SHOWN_SIZE, "%.*s%.*s", scheme_size, url, (int)size, host);
+}
+
+/* A failure stands in the log, in the audit and in what users are told of their transfers, and many a webhook's path is all its secret. */
+static int webhook_failed(const char *url, const struct fetch_call *call, struct err *err)
+{
+	const struct err cause = call->err;
+	char shown[SHOWN_SIZE];
+
+	shown_url(url, shown);
+	if (call->status > 0)
+		return err_set(err, ERR_REFUSED, "%s answered with the status %d", shown, call->status);
+	if (cause.code == ERR_WAITING)
+		return err_set(err, ERR_WAITING, "POST to %s was interrupted", shown);
+	err_set(err, cause.code, "POST to %s: %s", shown, call->reason[0] ? call->reason : "it could not be sent");
+	if (cause.hint[0])
+		err_hint(err, "%s", cause.hint);
+	return -(int)cause.code;
+}
+
+/* Whatever it says with its yes, and however much: the status is the answer. */
+static bool pass_over(struct fetch_call *call UNUSED, struct str piece UNUSED) { return true; }
+
 static int call_webhook(struct hook *hook, const char *id, struct str body, struct err *err)
 {
 	char delivery[HEADER_SIZE + 24], timestamp[64], signature[128], hex[2 * MAC_SIZE + 1];
@@ -205,6 +242,8 @@ static int call_webhook(struct hook *hook, const char *id, struct str body, stru
 	call.headers[2] = timestamp;
 	call.body = body;
 	call.timeout_us = hook->timeout_us;
+	call.stall_timeout_us = hook->timeout_us; /* it may think in silence for as long */
+	call.sink = pass_over;
 	call.is_interrupted = &hook->hooks->is_stopping;
 	if (hook->secret_size > 0) {
 		/* With the time in it, so that one that was overheard is not good for ever. */
@@ -216,8 +255,10 @@ static int call_webhook(struct hook *hook, const char *id, struct str body, stru
 		call.headers[3] = signature;
 	}
 	int result = fetch_do(hook->fetch, &call, err);
-	if (result < 0 && call.status > 0)
-		result = err_set(err, ERR_REFUSED, "%.200s answered with the status %d", hook->webhook, call.status);
+	if (call.status >= 200 && call.status < 300)
+		result = 0; /* even where the rest of what it said broke off */
+	else if (result < 0)
+		result = webhook_failed(hook->webhook, &call, err);
 	buf_fini(&signed_text);
 	buf_fini(&call.answer);
 	return result;

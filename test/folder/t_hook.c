@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <sys/socket.h>
 #include <cmocka.h>
 
 #include "base/mem.h"
@@ -148,12 +151,103 @@ static void configurations(void **state UNUSED)
 	assert_non_null(strstr(err.text, "twice"));
 }
 
+/* --- webhooks --- */
+
+/* Takes one connection and says this, and so many bytes more. */
+struct answerer {
+	int fd;
+	const char *head;
+	size_t more_bytes;
+};
+
+static void *answer(void *arg)
+{
+	struct answerer *answerer = arg;
+	static char zeros[4096];
+	char request[4096];
+	AUTO(fs_close) int fd = accept(answerer->fd, NULL, NULL);
+
+	if (fd < 0 || recv(fd, request, sizeof(request), 0) < 0 ||
+	    send(fd, answerer->head, strlen(answerer->head), MSG_NOSIGNAL) < 0)
+		return NULL;
+	for (size_t sent = 0; sent < answerer->more_bytes; sent += sizeof(zeros))
+		if (send(fd, zeros, sizeof(zeros), MSG_NOSIGNAL) < 0)
+			return NULL;
+	return NULL;
+}
+
+/* What %d is in the URL. */
+PRINTF(1, 0)
+static int call_url(const char *format, int port, struct err *err)
+{
+	struct hooks hooks = { .final_place = (char *)"/final" };
+	struct store_transfer transfer = { .id = ONE, .batch = "batch", .user = "ann" };
+	char url[256];
+
+	snprintf(url, sizeof(url), format, port);
+	struct hook hook = { .hooks = &hooks, .name = "one", .webhook = url, .timeout_us = 10 * SEC_US };
+	assert_int_equal(fetch_new(&hook.fetch, err), 0);
+	int result = hook_call(&hook, &transfer, NULL, 1, err);
+	fetch_free(&hook.fetch);
+	return result;
+}
+
+PRINTF(1, 0)
+static int call_server(const char *format, const char *head, size_t more_bytes, struct err *err)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof(address);
+	struct answerer answerer = { .fd = socket(AF_INET, SOCK_STREAM, 0), .head = head, .more_bytes = more_bytes };
+	pthread_t thread;
+
+	assert_int_equal(bind(answerer.fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(answerer.fd, 8), 0);
+	assert_int_equal(getsockname(answerer.fd, (struct sockaddr *)&address, &size), 0);
+	assert_int_equal(pthread_create(&thread, NULL, answer, &answerer), 0);
+	int result = call_url(format, ntohs(address.sin_port), err);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	fs_close(&answerer.fd);
+	return result;
+}
+
+/* A webhook's path is often all its secret, and what failed is shown to users. */
+static void no_secret_of_a_url_is_told(void **state UNUSED)
+{
+	struct err err = ERR_INIT;
+
+	assert_int_equal(call_url("http://ann:SECRET@127.0.0.1:%d/T0/SECRET?key=SECRET", 1, &err), -(int)ERR_CONNECT);
+	assert_null(strstr(err.text, "SECRET"));
+	assert_null(strstr(err.text, "ann"));
+	assert_non_null(strstr(err.text, "http://127.0.0.1:1:"));
+	assert_int_equal(call_server("http://127.0.0.1:%d/T0/SECRET?key=SECRET",
+				     "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", 0, &err),
+			 -(int)ERR_REFUSED);
+	assert_null(strstr(err.text, "SECRET"));
+	assert_non_null(strstr(err.text, "500"));
+	assert_true(call_server("http://127.0.0.1:%d/SECRET", "no HTTP at all\r\n\r\n", 0, &err) < 0);
+	assert_null(strstr(err.text, "SECRET"));
+}
+
+/* A yes is a yes, however much is said with it, and if it breaks off. */
+static void the_status_is_the_answer(void **state UNUSED)
+{
+	struct err err = ERR_INIT;
+
+	assert_int_equal(call_server("http://127.0.0.1:%d/", "HTTP/1.1 200 OK\r\nContent-Length: 3145728\r\n\r\n",
+				     3 * MIB, &err),
+			 0);
+	assert_int_equal(call_server("http://127.0.0.1:%d/", "HTTP/1.1 204 OK\r\n\r\n", 0, &err), 0);
+	assert_int_equal(
+		call_server("http://127.0.0.1:%d/", "HTTP/1.1 200 OK\r\nContent-Length: 4096000\r\n\r\n", 4096, &err),
+		0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_debt_and_its_end),
-		cmocka_unit_test(what_a_crash_leaves),
-		cmocka_unit_test(configurations),
+		cmocka_unit_test(a_debt_and_its_end),       cmocka_unit_test(what_a_crash_leaves),
+		cmocka_unit_test(configurations),           cmocka_unit_test(no_secret_of_a_url_is_told),
+		cmocka_unit_test(the_status_is_the_answer),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
