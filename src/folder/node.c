@@ -381,10 +381,11 @@ void node_stop(struct node **node)
 		work_free(&n->work);
 	if (n->server)
 		http_server_free(&n->server);
+	/* Its last words to the scheduler go by TLS too. */
+	alerts_stop(&n->alerts);
 	tls_free(&n->tls);
 	disk_close(&n->disk);
 	self_free(&n->self);
-	alerts_stop(&n->alerts);
 	free(n->scheduler_url);
 	if (n->nonces)
 		n->nonces->ops->free(n->nonces);

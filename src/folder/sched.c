@@ -411,6 +411,8 @@ void sched_stop(struct sched **sched_ref)
 	work_free(&sched->plans);
 	work_free(&sched->work);
 	http_server_free(&sched->server);
+	/* No call is left that could be refused; what was refused is still written down. */
+	alerts_stop(&sched->alerts);
 	if (sched->pool)
 		pool_halt(sched->pool);
 	inventory_stop(&sched->inventory);

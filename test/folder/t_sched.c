@@ -463,6 +463,31 @@ static void configuration_is_read(void **state)
 	arena_fini(&arena);
 }
 
+/* What was refused and not yet told is written down by a scheduler that stops: the second of a kind waits for a while, and nobody could tell it later. */
+static void alerts_before_a_stop(void **state)
+{
+	const char *headers[] = { "X-Api-Key: nobody's", NULL };
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		call_with("GET", "/api/v1/nodes", headers, STR_NONE);
+		expect_error(401, "unauthenticated");
+	}
+	sched_stop(&sched);
+	start_sched();
+	call_as("op", "GET", "/api/v1/audit?kind=alert", STR_NONE);
+	expect_status(200);
+	uint64_t count = 0, more;
+	for (const char *at = answer.text; (at = strstr(at, "the API key is not one of")) != NULL; at++) {
+		const char *and = strstr(at, "(and "), *end = strchr(at, '\n');
+
+		more = and && (!end || and < end) ? strtoull(and + 5, NULL, 10) : 0;
+		count += 1 + more;
+	}
+	if (count != 3)
+		fail_msg("%d of 3 refusals are in the audit: %s", (int)count, answer.text);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
@@ -483,6 +508,7 @@ int main(void)
 		CASE(who_may_call),
 		CASE(whose_transfer),
 		CASE(starts_that_are_refused),
+		CASE(alerts_before_a_stop),
 		cmocka_unit_test(configuration_is_read),
 	};
 
