@@ -126,8 +126,14 @@ static int take_alerts(struct sched_call *c, const json_t *list)
 	struct alert alert;
 	int result = 0;
 
+	/* All are looked at before the first is written. One node speaks of no other's refusals. */
 	if (!json_is_array(list) || json_array_size(list) > ALERT_SLOTS)
 		return err_set(&c->err, ERR_BAD_REQUEST, "the body is no list of at most %u alerts", ALERT_SLOTS);
+	for (size_t i = 0; result == 0 && i < json_array_size(list); i++) {
+		result = read_alert(json_array_get(list, i), &alert, &c->err);
+		if (result == 0)
+			result = sched_check_node(c, alert.node_id);
+	}
 	for (size_t i = 0; result == 0 && i < json_array_size(list); i++) {
 		result = read_alert(json_array_get(list, i), &alert, &c->err);
 		if (result == 0)
