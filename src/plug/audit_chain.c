@@ -33,17 +33,15 @@ bool audit_field_is_number(enum audit_field field)
 
 /* --- what a row says --- */
 
-static void set_text(struct audit_row *row, enum audit_field field, const char *text)
-{
-	row->fields[field] = (struct audit_value){ .is_null = !text,
-						   .text = { text ? text : "", text ? strlen(text) : 0 } };
-}
-
-static void set_clean(struct audit_row *row, enum audit_field field, const char *text, char *room, size_t room_size)
+static void set_text(struct audit_row *row, enum audit_field field, const char *text, struct audit_room *room)
 {
 	const struct str given = str_from(text);
+	char *target = field == AUDIT_detail ? room->detail : room->others[field];
+	const size_t target_size = field == AUDIT_detail ? sizeof(room->detail) : sizeof(room->others[0]);
 
-	set_text(row, field, utf8_is_valid(given) ? text : str_display(given, room, room_size));
+	if (text && !utf8_is_valid(given))
+		text = str_display(given, target, target_size);
+	row->fields[field] = (struct audit_value){ .is_null = !text, .text = str_from(text ? text : "") };
 }
 
 static void set_number(struct audit_row *row, enum audit_field field, int64_t number)
@@ -59,14 +57,14 @@ static void set_u64(struct audit_row *row, enum audit_field field, uint64_t numb
 
 static void fill_attempt(struct audit_row *row, const struct store_receipt *receipt, struct audit_room *room)
 {
-	set_text(row, AUDIT_result, receipt->result == ERR_NONE ? "ok" : err_word(receipt->result));
+	set_text(row, AUDIT_result, receipt->result == ERR_NONE ? "ok" : err_word(receipt->result), room);
 	set_u64(row, AUDIT_size_bytes, receipt->size_bytes);
-	set_text(row, AUDIT_digest, receipt->digest);
-	set_text(row, AUDIT_node_addr, receipt->node_addr);
-	set_text(row, AUDIT_client_addr, receipt->client_addr);
-	set_text(row, AUDIT_request_id, receipt->request_id);
-	set_clean(row, AUDIT_user_agent, receipt->user_agent, room->user_agent, sizeof(room->user_agent));
-	set_clean(row, AUDIT_disk_path, receipt->disk_path, room->others[0], sizeof(room->others[0]));
+	set_text(row, AUDIT_digest, receipt->digest, room);
+	set_text(row, AUDIT_node_addr, receipt->node_addr, room);
+	set_text(row, AUDIT_client_addr, receipt->client_addr, room);
+	set_text(row, AUDIT_request_id, receipt->request_id, room);
+	set_text(row, AUDIT_user_agent, receipt->user_agent, room);
+	set_text(row, AUDIT_disk_path, receipt->disk_path, room);
 	set_number(row, AUDIT_started_us, receipt->started_wall_us);
 	set_number(row, AUDIT_finished_us, receipt->finished_wall_us);
 }
@@ -78,18 +76,18 @@ void audit_row_fill(struct audit_row *row, const struct store_audit *audit, cons
 	for (size_t i = 0; i < AUDIT_FIELD_COUNT; i++)
 		row->fields[i] = (struct audit_value){ .is_null = true, .text = STR("") };
 	set_number(row, AUDIT_at_us, audit->at_wall_us);
-	set_text(row, AUDIT_kind, audit->kind);
-	set_text(row, AUDIT_transfer_id, audit->transfer_id);
-	set_clean(row, AUDIT_user, audit->user, room->others[1], sizeof(room->others[1]));
-	set_clean(row, AUDIT_node_id, audit->node_id, room->others[2], sizeof(room->others[2]));
-	set_text(row, AUDIT_outcome, audit->outcome);
-	set_clean(row, AUDIT_detail, audit->detail, room->detail, sizeof(room->detail));
+	set_text(row, AUDIT_kind, audit->kind, room);
+	set_text(row, AUDIT_transfer_id, audit->transfer_id, room);
+	set_text(row, AUDIT_user, audit->user, room);
+	set_text(row, AUDIT_node_id, audit->node_id, room);
+	set_text(row, AUDIT_outcome, audit->outcome, room);
+	set_text(row, AUDIT_detail, audit->detail, room);
 	set_u64(row, AUDIT_file_id, audit->file_id);
 	set_u64(row, AUDIT_chunk_index, audit->chunk_index);
-	set_text(row, AUDIT_algorithm, audit->algorithm);
-	set_text(row, AUDIT_client_addr, audit->client_addr);
-	set_text(row, AUDIT_request_id, audit->request_id);
-	set_clean(row, AUDIT_user_agent, audit->user_agent, room->user_agent, sizeof(room->user_agent));
+	set_text(row, AUDIT_algorithm, audit->algorithm, room);
+	set_text(row, AUDIT_client_addr, audit->client_addr, room);
+	set_text(row, AUDIT_request_id, audit->request_id, room);
+	set_text(row, AUDIT_user_agent, audit->user_agent, room);
 	if (receipt)
 		fill_attempt(row, receipt, room);
 }

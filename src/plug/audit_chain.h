@@ -63,7 +63,7 @@ struct audit_query {
 
 /* The text that a row's fields point into where it had to be made fit. */
 struct audit_room {
-	char detail[1024], user_agent[512], others[3][512];
+	char detail[1024], others[AUDIT_FIELD_COUNT][512];
 };
 
 /* The row to be: all but id, prev and hash. Every text becomes valid UTF-8 (stray bytes as \xNN), since engines and JSON keep no other. `receipt`:

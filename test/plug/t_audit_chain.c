@@ -50,6 +50,32 @@ static void test_chain_bytes_are_the_documented_ones(void **state UNUSED)
 	audit_hasher_free(&hasher);
 }
 
+/* An engine that keeps no other text would change it, and the chain would not hold. */
+static void test_every_text_is_utf8(void **state UNUSED)
+{
+	static const char BAD[] = "x\xff";
+	const struct store_audit audit = { .kind = BAD,
+					   .transfer_id = BAD,
+					   .user = BAD,
+					   .node_id = BAD,
+					   .outcome = BAD,
+					   .detail = BAD,
+					   .algorithm = BAD };
+	struct store_receipt receipt = { .digest = "x\xff",
+					 .node_addr = "x\xff",
+					 .client_addr = "x\xff",
+					 .request_id = "x\xff",
+					 .user_agent = "x\xff",
+					 .disk_path = "x\xff" };
+	struct audit_room room;
+	struct audit_row row;
+
+	audit_row_fill(&row, &audit, &receipt, &room);
+	for (int i = 0; i < AUDIT_FIELD_COUNT; i++)
+		if (!audit_field_is_number((enum audit_field)i) && i != AUDIT_result)
+			assert_true(str_eq_c(row.fields[i].text, "x\\xff"));
+}
+
 /* A chain of six operators' rows; what is done to it, and which row is then accused of what. */
 struct world {
 	struct audit_hasher *hasher;
@@ -151,6 +177,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chain_bytes_are_the_documented_ones),
+		cmocka_unit_test(test_every_text_is_utf8),
 		cmocka_unit_test(test_chain_names_the_row_that_was_touched),
 	};
 
