@@ -62,7 +62,7 @@ SQL(ENTRIES_INSERT, SQL_INSERT_ROWS("entries (transfer, seq, type, mode, mtime_n
 				    "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11", "(?,?,?,?,?,?,?,?,?,?,?)"))
 SQL(ENTRY_PAGE,
     "SELECT seq, type, mode, mtime_ns, size_bytes, path, target, file_id, object_offset, digest FROM entries"
-    " WHERE transfer=?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq")
+    " WHERE transfer=?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT ?4")
 /* Numbered as the insert, so that one binding serves both. */
 SQL(ENTRY_REVISE, "UPDATE entries SET mode=?4, mtime_ns=?5, size_bytes=?6, target=?8, file_id=?9, object_offset=?10,"
 		  " digest=?11 WHERE transfer=?1 AND seq=?2 AND type=?3 AND path=?7")

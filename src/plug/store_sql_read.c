@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+/* Of one statement: engines may hold all that it gives in memory, and a transfer may have ten million. */
+#define READ_ROWS_MAX 8192u
+
 /* A word in the database that is none of ours: somebody edited it, or a newer heng wrote it. Never guessed at. */
 static int word_unknown(struct err *err, const char *what, struct str word)
 {
@@ -224,68 +227,109 @@ static int read_chunk(struct sql_stmt *stmt, struct store_chunk *ret, struct err
 	return 0;
 }
 
-int sql_chunks(struct store *store, const char *transfer_id, uint64_t after_file_id, uint64_t after_chunk_index,
-	       unsigned state_mask, size_t limit, int (*each)(void *owner, const struct store_chunk *chunk),
-	       void *owner, struct err *err)
+/* Behind *chunk, which becomes the last one read. 1: there may be more. */
+static int chunks_page(struct store *store, const char *transfer_id, struct store_chunk *chunk, unsigned state_mask,
+		       size_t limit, int (*each)(void *owner, const struct store_chunk *chunk), void *owner,
+		       struct err *err)
 {
-	struct store_chunk chunk;
+	bool is_stopped = false;
 	struct sql_conn *conn;
+	size_t count = 0;
 	int row;
 	struct sql_stmt *stmt = page_open(sql_store_of(store), transfer_id, SQL_CHUNK_PAGE, &conn, &row, err);
 
 	if (!stmt)
 		return row;
-	sql_bind_u64(stmt, 2, after_file_id);
-	sql_bind_u64(stmt, 3, after_chunk_index);
+	sql_bind_u64(stmt, 2, chunk->file_id);
+	sql_bind_u64(stmt, 3, chunk->chunk_index);
 	sql_bind_i64(stmt, 4, state_mask);
 	sql_bind_u64(stmt, 5, limit);
 	do {
 		row = sql_row(conn, stmt, err, "reading chunks");
 		if (row > 0)
-			row = read_chunk(stmt, &chunk, err) < 0 ? -ERR_STORE_SCHEMA : 1;
-	} while (row > 0 && each(owner, &chunk) == 0);
-	return page_close(sql_store_of(store), conn, stmt, row);
+			row = read_chunk(stmt, chunk, err) < 0 ? -ERR_STORE_SCHEMA : 1;
+		count += row > 0;
+		is_stopped = row > 0 && each(owner, chunk) != 0;
+	} while (row > 0 && !is_stopped);
+	row = page_close(sql_store_of(store), conn, stmt, row);
+	return row < 0 ? row : !is_stopped && count == limit;
 }
 
-int sql_objects(struct store *store, const char *transfer_id, uint64_t after_file_id, size_t limit,
-		int (*each)(void *owner, const struct store_object *object), void *owner, struct err *err)
+int sql_chunks(struct store *store, const char *transfer_id, uint64_t after_file_id, uint64_t after_chunk_index,
+	       unsigned state_mask, size_t limit, int (*each)(void *owner, const struct store_chunk *chunk),
+	       void *owner, struct err *err)
+{
+	struct store_chunk chunk = { .file_id = after_file_id, .chunk_index = after_chunk_index };
+	size_t count;
+	int result;
+
+	do {
+		count = min_size(limit, READ_ROWS_MAX);
+		result = chunks_page(store, transfer_id, &chunk, state_mask, count, each, owner, err);
+		limit -= count;
+	} while (result > 0 && limit > 0);
+	return result < 0 ? result : 0;
+}
+
+static int objects_page(struct store *store, const char *transfer_id, uint64_t *after_file_id, size_t limit,
+			int (*each)(void *owner, const struct store_object *object), void *owner, struct err *err)
 {
 	struct store_object object;
+	bool is_stopped = false;
 	struct sql_conn *conn;
+	size_t count = 0;
 	int row;
 	struct sql_stmt *stmt = page_open(sql_store_of(store), transfer_id, SQL_OBJECT_PAGE, &conn, &row, err);
 
 	if (!stmt)
 		return row;
-	sql_bind_u64(stmt, 2, after_file_id);
+	sql_bind_u64(stmt, 2, *after_file_id);
 	sql_bind_u64(stmt, 3, limit);
-	while ((row = sql_row(conn, stmt, err, "reading objects")) > 0) {
-		object.file_id = sql_u64(stmt, 0);
+	while (!is_stopped && (row = sql_row(conn, stmt, err, "reading objects")) > 0) {
+		object.file_id = *after_file_id = sql_u64(stmt, 0);
 		object.is_pack = sql_i64(stmt, 1) != 0;
 		object.first_seq = sql_u64(stmt, 2);
 		object.last_seq = sql_u64(stmt, 3);
 		object.size_bytes = sql_u64(stmt, 4);
 		object.chunk_count = sql_u64(stmt, 5);
-		if (each(owner, &object) != 0)
-			break;
+		count++;
+		is_stopped = each(owner, &object) != 0;
 	}
-	return page_close(sql_store_of(store), conn, stmt, row);
+	row = page_close(sql_store_of(store), conn, stmt, row);
+	return row < 0 ? row : !is_stopped && count == limit;
 }
 
-int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
-		int (*each)(void *owner, const struct store_entry *entry), void *owner, struct err *err)
+int sql_objects(struct store *store, const char *transfer_id, uint64_t after_file_id, size_t limit,
+		int (*each)(void *owner, const struct store_object *object), void *owner, struct err *err)
+{
+	size_t count;
+	int result;
+
+	do {
+		count = min_size(limit, READ_ROWS_MAX);
+		result = objects_page(store, transfer_id, &after_file_id, count, each, owner, err);
+		limit -= count;
+	} while (result > 0 && limit > 0);
+	return result < 0 ? result : 0;
+}
+
+static int entries_page(struct store *store, const char *transfer_id, uint64_t *from_seq, uint64_t to_seq_inclusive,
+			int (*each)(void *owner, const struct store_entry *entry), void *owner, struct err *err)
 {
 	struct store_entry entry;
+	bool is_stopped = false;
 	struct sql_conn *conn;
+	size_t count = 0;
 	struct str type;
 	int row;
 	struct sql_stmt *stmt = page_open(sql_store_of(store), transfer_id, SQL_ENTRY_PAGE, &conn, &row, err);
 
 	if (!stmt)
 		return row;
-	sql_bind_u64(stmt, 2, from_seq);
+	sql_bind_u64(stmt, 2, *from_seq);
 	sql_bind_u64(stmt, 3, to_seq_inclusive);
-	while ((row = sql_row(conn, stmt, err, "reading entries")) > 0) {
+	sql_bind_i64(stmt, 4, READ_ROWS_MAX);
+	while (!is_stopped && (row = sql_row(conn, stmt, err, "reading entries")) > 0) {
 		entry.seq = sql_u64(stmt, 0);
 		type = sql_bytes(stmt, 1);
 		entry.type = type.size ? type.data[0] : '?';
@@ -297,10 +341,23 @@ int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq,
 		entry.file_id = sql_u64(stmt, 7);
 		entry.object_offset = sql_u64(stmt, 8);
 		sql_text(stmt, 9, entry.digest, sizeof(entry.digest));
-		if (each(owner, &entry) != 0)
-			break;
+		*from_seq = entry.seq + 1;
+		count++;
+		is_stopped = each(owner, &entry) != 0;
 	}
-	return page_close(sql_store_of(store), conn, stmt, row);
+	row = page_close(sql_store_of(store), conn, stmt, row);
+	return row < 0 ? row : !is_stopped && count == READ_ROWS_MAX;
+}
+
+int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq, uint64_t to_seq_inclusive,
+		int (*each)(void *owner, const struct store_entry *entry), void *owner, struct err *err)
+{
+	int result;
+
+	do
+		result = entries_page(store, transfer_id, &from_seq, to_seq_inclusive, each, owner, err);
+	while (result > 0);
+	return result;
 }
 
 int sql_chunk_counts(struct store *store, const char *transfer_id, uint64_t *ret_counts, struct err *err)

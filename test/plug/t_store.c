@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -240,6 +241,63 @@ static void test_objects_and_entries_come_back_as_given(void **state)
 	assert_int_equal(w->store->ops->entries(w->store, id_none, 1, 2, entry_keep, &seen, &w->err), -ERR_NO_TRANSFER);
 	assert_int_equal(w->store->ops->objects(w->store, id_none, 1, 2, object_keep, &seen, &w->err),
 			 -ERR_NO_TRANSFER);
+}
+
+struct many {
+	uint64_t count, stop_at;
+	size_t memory_before, memory_most;
+};
+
+static size_t memory_used(void)
+{
+	const struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+static int many_one(struct many *many, uint64_t number)
+{
+	assert_int_equal(number, ++many->count);
+	if (memory_used() > many->memory_before + many->memory_most)
+		many->memory_most = memory_used() - many->memory_before;
+	return many->count == many->stop_at;
+}
+
+static int many_entry(void *owner, const struct store_entry *entry) { return many_one(owner, entry->seq); }
+static int many_object(void *owner, const struct store_object *object) { return many_one(owner, object->file_id); }
+static int many_chunk(void *owner, const struct store_chunk *chunk) { return many_one(owner, chunk->file_id); }
+
+static void many_read(struct world *w, int what, size_t limit, uint64_t stop_at, uint64_t count)
+{
+	const struct store_ops *ops = w->store->ops;
+	struct many many = { .stop_at = stop_at, .memory_before = memory_used() };
+	int result;
+
+	if (what == 0)
+		result = ops->entries(w->store, id_a, 0, limit, many_entry, &many, &w->err);
+	else if (what == 1)
+		result = ops->objects(w->store, id_a, 0, limit, many_object, &many, &w->err);
+	else
+		result = ops->chunks(w->store, id_a, 0, 0, ALL_STATES, limit, many_chunk, &many, &w->err);
+	assert_int_equal(result, 0);
+	assert_int_equal(many.count, count);
+	assert_in_range(many.memory_most, 0, 6 << 20);
+}
+
+/* Each once, whatever is asked for at once, and never all of them in memory. */
+static void test_many_rows_are_read_in_little_memory(void **state)
+{
+	enum { COUNT = 30000 };
+	struct world *w = *state;
+
+	(void)planned(w, id_a, "q3", COUNT, 1);
+	for (int what = 0; what < 3; what++) {
+		many_read(w, what, SIZE_MAX, 0, what == 0 ? COUNT + 1 : COUNT);
+		many_read(w, what, 20000, 0, 20000);
+		many_read(w, what, 8192, 0, 8192);
+		many_read(w, what, SIZE_MAX, 8192, 8192);
+		many_read(w, what, SIZE_MAX, 16385, 16385);
+	}
 }
 
 static void test_transfers_by_batch_and_list(void **state)
@@ -638,6 +696,7 @@ int main(void)
 		CASE(test_objects_and_entries_come_back_as_given),
 		CASE(test_transfers_by_batch_and_list),
 		CASE(test_callbacks_may_read_and_write),
+		CASE(test_many_rows_are_read_in_little_memory),
 		CASE(test_receipt_results),
 		CASE(test_chunk_taken_by_a_substitute_after_a_mismatch),
 		CASE(test_receipts_of_two_transfers_in_one_call),
