@@ -83,7 +83,8 @@ SQL(CHUNK_STORED, "UPDATE chunks SET state='stored', actual_node=?4, digest=?5, 
 		  " WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
 SQL(CHUNK_COPIED, "UPDATE chunks SET copy_node=?4, updated_us=?5 WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
 /* The row is not as it was any more, whatever the clocks of two nodes say. */
-SQL(CHUNK_SEEN, "UPDATE chunks SET updated_us=CASE WHEN updated_us<?4 THEN ?4 ELSE updated_us+1 END"
+SQL(CHUNK_SEEN, "UPDATE chunks SET updated_us=CASE WHEN updated_us<?4 THEN ?4"
+		" WHEN updated_us<9223372036854775807 THEN updated_us+1 ELSE updated_us-1 END"
 		" WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
 SQL(CHUNK_FAILED,
     "UPDATE chunks SET state='digest_failed', updated_us=?4 WHERE transfer=?1 AND file_id=?2 AND chunk_index=?3")
