@@ -123,11 +123,17 @@ int audit_file_read(const char *path, struct audit_point *ret_after, struct audi
 
 	if (!file)
 		return err_sys(err, ERR_SYSTEM, errno, "cannot open '%s'", path);
-	/* A longer line is cut, and so is none of ours. */
 	line = must_alloc(AUDIT_LINE_MAX + 2);
 	while (result == 0 && fgets(line, AUDIT_LINE_MAX + 2, file)) {
 		size = strlen(line);
-		result = take_line(&reader, (struct str){ line, size - (size > 0 && line[size - 1] == '\n') }, err);
+		/* What stands behind a NUL would not be looked at. */
+		if (size == 0 || line[size - 1] != '\n') {
+			reader.line_number++;
+			result = bad(&reader,
+				     "the line has no end: it was cut, has a NUL, or is longer than any of ours", err);
+			break;
+		}
+		result = take_line(&reader, (struct str){ line, size - 1 }, err);
 	}
 	if (result == 0 && ferror(file))
 		result = err_sys(err, ERR_SYSTEM, errno, "cannot read '%s'", path);

@@ -194,7 +194,7 @@ int audit_verify_store(struct audit_verify *verify, struct store *store, struct 
 	if (result < 0)
 		return result;
 	join(verify, &head.anchor, "the database's audit");
-	query.after.id = head.anchor.id;
+	/* From the first on, although what was archived is gone: a row that stands there again was put in. */
 	while (result == 0 && is_more)
 		result = store->ops->audit_rows(store, &query, on_stored, verify, &query.after, &is_more, err);
 	if (result == 0)

@@ -86,8 +86,17 @@ static int write_rows(struct archive *archive)
 	return flush(archive, err);
 }
 
+/* Does the file's name say that it ends with a row that the table had when this began? */
+static bool is_in_table(const struct archive *archive, const char *name, size_t first_size)
+{
+	struct str rest = { name + first_size, strlen(name) - first_size }, last;
+	uint64_t last_id;
+
+	return str_cut(&rest, '.', &last) && str_to_u64(last, &last_id) && last_id <= archive->newest_id;
+}
+
 /* Other files that begin with the same row: written by a scheduler that died before it took their rows out, so all they have is in the table still, and
- * in this file or a later one. */
+ * in this file or a later one. Where the database is an older one, restored, a file may have rows that are nowhere else: it stays. */
 static void drop_leftovers(const struct archive *archive)
 {
 	const size_t first_size = sizeof("audit-00000000000000000000-") - 1;
@@ -95,7 +104,8 @@ static void drop_leftovers(const struct archive *archive)
 	const struct dirent *item;
 
 	while (dir && (item = readdir(dir))) {
-		if (strncmp(item->d_name, archive->name, first_size) == 0 && strcmp(item->d_name, archive->name) != 0)
+		if (strncmp(item->d_name, archive->name, first_size) == 0 && strcmp(item->d_name, archive->name) != 0 &&
+		    is_in_table(archive, item->d_name, first_size))
 			(void)unlinkat(archive->dir_fd, item->d_name, 0);
 	}
 	if (dir)

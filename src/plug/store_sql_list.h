@@ -146,10 +146,11 @@ SQL(AUDIT_INSERT, "INSERT INTO audit (" AUDIT_COLUMNS ") VALUES"
 SQL(AUDIT_NEXT, "SELECT " AUDIT_COLUMNS " FROM audit WHERE id>?1 ORDER BY id LIMIT 1")
 SQL(AUDIT_LINK, "UPDATE audit SET prev_hash=?2, hash=?3 WHERE id=?1")
 SQL(AUDIT_PAGE, "SELECT " AUDIT_COLUMNS " FROM audit WHERE id>?1 AND id<=?2" AUDIT_WHERE " ORDER BY id LIMIT ?3")
-/* The rows of one transfer lie together, those of an object and of a chunk too. */
+/* The rows of one transfer lie together, those of an object and of a chunk too. Ids begin at 1: what is below, somebody put in. */
 SQL(AUDIT_OF_TRANSFER,
     "SELECT " AUDIT_COLUMNS " FROM audit WHERE transfer_id=?10 AND (file_id, chunk_index, id)>(?11,?12,?1)"
-    " AND (file_id, chunk_index)<=(?13,?14) AND id<=?2" AUDIT_WHERE " ORDER BY file_id, chunk_index, id LIMIT ?3")
+    " AND (file_id, chunk_index)<=(?13,?14) AND id BETWEEN 1 AND ?2" AUDIT_WHERE
+    " ORDER BY file_id, chunk_index, id LIMIT ?3")
 SQL(AUDIT_HEAD, "SELECT last_id, last_hash, anchor_id, anchor_hash,"
 		" (SELECT max(id) FROM audit) FROM audit_head")
 SQL(AUDIT_HEAD_SET, "UPDATE audit_head SET last_id=?1, last_hash=?2")

@@ -105,6 +105,21 @@ static void test_audit_everything_is_linked(void **state)
 	assert_int_equal(rows, 8);
 }
 
+/* Somebody asks about a transfer whose id is no text, and that is in the audit. */
+static void test_audit_bytes_that_are_no_text(void **state)
+{
+	struct world *w = *state;
+	const struct store_audit row = {
+		.kind = "audit", .transfer_id = "\xff\xfe", .request_id = "\xc3", .outcome = "\x80"
+	};
+	size_t count;
+
+	assert_int_equal(w->store->ops->audit(w->store, &row, &w->err), 0);
+	note(w, "x", 1);
+	assert_int_equal(chain_faults(w, &count), 0);
+	assert_int_equal(count, 2);
+}
+
 static void test_audit_pages_and_filters(void **state)
 {
 	struct world *w = *state;
@@ -161,6 +176,25 @@ static void test_audit_pages_and_filters(void **state)
 			}
 		}
 	}
+}
+
+/* Nobody who follows the chain meets a row below its first one, so nobody is shown it. */
+static void test_audit_row_below_the_first_is_none(void **state)
+{
+	struct world *w = *state;
+	char text[256];
+
+	(void)planned(w, id_a, "q3", 1, 1);
+	(void)give(w, receipt_make(id_a, 1, 0, digest_1, "n1"));
+	if (w->driver->is_server) {
+		(void)snprintf(text, sizeof(text),
+			       "INSERT INTO \"%s\".audit (id, at_us, kind, transfer_id, file_id, chunk_index)"
+			       " VALUES (-5, 1, 'chunk', '%s', 1, 0)",
+			       w->space, id_a);
+		(void)pg_ask_number(pg_server(), text);
+	}
+	assert_int_equal(read_all(w, (struct audit_query){ .transfer_id = id_a }, 10).count, 2);
+	assert_int_equal(read_all(w, (struct audit_query){ .to_id = 0 }, 10).count, 2);
 }
 
 /* The place where a callback stopped is where the next page begins. */
@@ -232,10 +266,9 @@ static void test_audit_cut_keeps_the_chain(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_audit_everything_is_linked),
-		CASE(test_audit_pages_and_filters),
-		CASE(test_audit_page_stops_when_told),
-		CASE(test_audit_cut_keeps_the_chain),
+		CASE(test_audit_everything_is_linked), CASE(test_audit_bytes_that_are_no_text),
+		CASE(test_audit_pages_and_filters),    CASE(test_audit_row_below_the_first_is_none),
+		CASE(test_audit_page_stops_when_told), CASE(test_audit_cut_keeps_the_chain),
 	};
 
 	return drivers_run(tests, COUNT_OF(tests));
