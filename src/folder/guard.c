@@ -61,21 +61,41 @@ static struct guard_slot *find(struct guard *guard, uint64_t address)
 	return NULL;
 }
 
-bool guard_is_open(struct guard *guard, const struct sock_addr *from, int64_t now_us, int64_t *ret_wait_us)
+bool guard_begin(struct guard *guard, const struct sock_addr *from, int64_t now_us, int64_t *ret_wait_us,
+		 bool *ret_is_counted)
 {
 	const uint64_t address = address_of(guard, from);
 	int64_t wait_us = 0;
 
 	pthread_mutex_lock(&guard->lock);
-	const struct guard_slot *slot = find(guard, address);
-	if (slot && slot->full_us > now_us) {
+	struct guard_slot *slot = find(guard, address);
+	const bool is_known = slot && slot->full_us > now_us;
+	if (is_known) {
 		wait_us = lack_us(slot->full_us, GUARD_ADDRESS_BURST, GUARD_ADDRESS_EVERY_US, now_us);
 		wait_us = max_i64(wait_us,
 				  lack_us(guard->total_full_us, GUARD_TOTAL_BURST, GUARD_TOTAL_EVERY_US, now_us));
 	}
+	*ret_is_counted = is_known && wait_us == 0;
+	if (*ret_is_counted) {
+		slot->full_us = spend(slot->full_us, GUARD_ADDRESS_BURST, GUARD_ADDRESS_EVERY_US, now_us);
+		guard->total_full_us =
+			spend(guard->total_full_us, GUARD_TOTAL_BURST, GUARD_TOTAL_EVERY_US, now_us);
+	}
 	pthread_mutex_unlock(&guard->lock);
 	*ret_wait_us = wait_us;
 	return wait_us == 0;
+}
+
+void guard_passed(struct guard *guard, const struct sock_addr *from)
+{
+	const uint64_t address = address_of(guard, from);
+
+	pthread_mutex_lock(&guard->lock);
+	struct guard_slot *slot = find(guard, address);
+	if (slot)
+		slot->full_us -= GUARD_ADDRESS_EVERY_US;
+	guard->total_full_us -= GUARD_TOTAL_EVERY_US;
+	pthread_mutex_unlock(&guard->lock);
 }
 
 void guard_failed(struct guard *guard, const struct sock_addr *from, int64_t now_us)

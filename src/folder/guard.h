@@ -26,8 +26,13 @@ struct guard {
 void guard_init(struct guard *guard);
 void guard_fini(struct guard *guard);
 /* May a key of this address be looked at closely? Once those of all have failed too often, not when this one has failed at all lately. False: in
- * *ret_wait_us it may again. */
-bool guard_is_open(struct guard *guard, const struct sock_addr *from, int64_t now_us, int64_t *ret_wait_us);
+ * *ret_wait_us it may again. Of an address that has failed lately this counts as a failure already (*ret_is_counted), until guard_passed: looking
+ * takes a while, and any number that come at once would all be let in before the first is found wrong. */
+bool guard_begin(struct guard *guard, const struct sock_addr *from, int64_t now_us, int64_t *ret_wait_us,
+		 bool *ret_is_counted);
+/* What guard_begin has counted was no failure. */
+void guard_passed(struct guard *guard, const struct sock_addr *from);
+/* What it has not counted was one. */
 void guard_failed(struct guard *guard, const struct sock_addr *from, int64_t now_us);
 
 #endif

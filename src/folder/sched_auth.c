@@ -84,7 +84,8 @@ int sched_check_node(struct sched_call *c, const char *node_id)
 /* A key that is nobody's: the caller's address is held to account, and hears no more than that once it has done it often. */
 static int failed(struct sched_call *c)
 {
-	guard_failed(&c->sched->guard, http_peer(c->call), clock_mono_us());
+	if (!c->is_counted)
+		guard_failed(&c->sched->guard, http_peer(c->call), clock_mono_us());
 	return -(int)c->err.code;
 }
 
@@ -119,9 +120,16 @@ int sched_auth_find(struct sched_call *c)
 		c->user = &c->account;
 		return 0;
 	}
-	if (!guard_is_open(&c->sched->guard, http_peer(c->call), clock_mono_us(), &wait_us))
+	if (!guard_begin(&c->sched->guard, http_peer(c->call), clock_mono_us(), &wait_us, &c->is_counted))
 		return slow_down(c, wait_us);
 	return result < 0 ? failed(c) : result;
+}
+
+void sched_auth_undo(struct sched_call *c)
+{
+	if (c->is_counted)
+		guard_passed(&c->sched->guard, http_peer(c->call));
+	c->is_counted = false;
 }
 
 int sched_auth_prove(struct sched_call *c)
@@ -131,7 +139,10 @@ int sched_auth_prove(struct sched_call *c)
 
 	if (result == 0)
 		c->user = &c->account;
-	return result == -ERR_UNAUTHENTICATED ? failed(c) : result;
+	if (result == -ERR_UNAUTHENTICATED)
+		return failed(c);
+	sched_auth_undo(c);
+	return result;
 }
 
 struct sched_call *sched_client_call(struct http_call *call, void *app, int (*run)(struct sched_call *c))

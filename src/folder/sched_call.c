@@ -279,6 +279,7 @@ void sched_call_go(struct sched_call *c)
 	c->job.done = prove_done;
 	if (work_submit(c->sched->provers, &c->job, http_loop(c->call)))
 		return;
+	sched_auth_undo(c);
 	c->result = busy(c);
 	call_reply(c);
 }

@@ -95,6 +95,7 @@ struct sched_call {
 	struct sched_account account;
 	const struct sched_account *user; /* `account`, once it is known: before check, take and run. NULL: internal */
 	bool is_unproven;                 /* whose key it is costs an Argon2id, on a pool thread */
+	bool is_counted;                  /* as a failure of its caller's, before it is known to be one */
 	/* Once the user is known, on the call's loop: may the call be made at all? Before any of its body is taken. NULL: it may. */
 	int (*check)(struct sched_call *c);
 	uint64_t body_limit_bytes, body_bytes;
@@ -134,6 +135,7 @@ int sched_auth_load(struct sched *sched, const struct sched_conf *conf, struct e
 /* Whose call is it? 0: c->user is set. USERS_UNPROVEN: sched_auth_prove, on a pool thread, can tell. Negative: c->err says why not. */
 int sched_auth_find(struct sched_call *c);
 int sched_auth_prove(struct sched_call *c);
+void sched_auth_undo(struct sched_call *c); /* it is not going to be told: no failure of the caller's */
 bool sched_auth_is_internal(const struct sched *sched, const struct http_call *call);
 /* Does the scheduler serve with TLS; and must nodes prove by a certificate who they are? */
 bool sched_serves_tls(const struct sched *sched);

@@ -186,6 +186,48 @@ static void test_reload(void **state)
 	expect_error(401, "unauthenticated");
 }
 
+/* Guesses at a key of Argon2id that come at once are no more than those that come one after the other. */
+static void test_guessing_at_once(void **state)
+{
+	enum { CALLS = 3 * GUARD_ADDRESS_BURST };
+	static struct fetch_call calls[CALLS];
+	struct sched_conf conf = conf_of();
+	struct sched_user other[] = { users[3], { .name = "new", .key_id = "k", .role = 0 } };
+	const char *headers[] = { "X-Api-Key: k.wrong", NULL };
+	char hash[ARGON_TEXT_SIZE], url[128], addr[SOCK_TEXT_SIZE];
+	struct fetch *fetch;
+	unsigned looked_at = 1;
+
+	(void)state;
+	assert_int_equal(argon_hash(STR("k.secret"), hash, NULL), 0);
+	other[1].key_argon2 = hash;
+	conf.users = (struct conf_list){ other, COUNT_OF(other) };
+	assert_int_equal(sched_reload(sched, &conf, NULL), 0);
+	call_with("GET", "/api/v1/transfers", headers, STR_NONE);
+	expect_error(401, "unauthenticated");
+	snprintf(url, sizeof(url), "http://%s/api/v1/transfers", sock_addr_text(sched_addr(sched), addr));
+	assert_int_equal(fetch_new(&fetch, NULL), 0);
+	for (size_t i = 0; i < CALLS; i++) {
+		calls[i] = FETCH_CALL_INIT;
+		calls[i].method = "GET";
+		calls[i].url = url;
+		calls[i].headers[0] = headers[0];
+		fetch_start(fetch, &calls[i]);
+	}
+	while (fetch_running_count(fetch) > 0)
+		fetch_step(fetch, SEC_US);
+	for (size_t i = 0; i < CALLS; i++) {
+		looked_at += calls[i].status == 401;
+		buf_fini(&calls[i].answer);
+	}
+	fetch_free(&fetch);
+	/* One more may have come back meanwhile. */
+	if (looked_at > GUARD_ADDRESS_BURST + 1)
+		fail_msg("%u guesses were looked at", looked_at);
+	call_as("op", "GET", "/api/v1/transfers", STR_NONE);
+	expect_status(200);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -193,6 +235,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_lists_and_keys, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_guessing_keys, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_reload, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_guessing_at_once, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
