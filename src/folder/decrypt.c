@@ -156,16 +156,13 @@ static int scan(struct work *work, int *ret_fd, struct err *err)
 	return result < 0 ? err_wrap(err, "scanning '%.300s'", work->options->source) : 0;
 }
 
-static int open_folder(struct work *work, struct err *err)
+static int open_scanned(struct work *work, int manifest_fd, struct err *err)
 {
-	AUTO(fs_close) int manifest_fd = -1;
 	char id[ULID_SIZE];
 	struct place place;
 	int result = place_open(&place, work->options->target, err);
 
 	ulid_make(clock_wall_us(), id);
-	if (result == 0)
-		result = scan(work, &manifest_fd, err);
 	if (result == 0)
 		result = stage_open(&work->stage, place.temp_fd, id, err);
 	if (result == 0) {
@@ -177,8 +174,19 @@ static int open_folder(struct work *work, struct err *err)
 					   err);
 		stage_close(&work->stage);
 	}
-	fs_close(&work->root_fd);
 	return place_close(&place, result, err);
+}
+
+/* Scanned before anything is made: the target may be within the source, and what is made there is none of it. */
+static int open_folder(struct work *work, struct err *err)
+{
+	AUTO(fs_close) int manifest_fd = -1;
+	int result = scan(work, &manifest_fd, err);
+
+	if (result == 0)
+		result = open_scanned(work, manifest_fd, err);
+	fs_close(&work->root_fd);
+	return result;
 }
 
 /* --- one file --- */
