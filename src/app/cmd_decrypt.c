@@ -48,6 +48,9 @@ int cmd_decrypt_run(const struct cmd *cmd, int operand_count, char **operands, c
 	}
 	signal(SIGINT, decrypt_stop);
 	signal(SIGTERM, decrypt_stop);
+	/* A terminal that goes away leaves no half a folder behind, and does not end what nohup started. */
+	if (signal(SIGHUP, decrypt_stop) == SIG_IGN)
+		signal(SIGHUP, SIG_IGN);
 	if (r == 0)
 		r = decrypt(&options, &result, &err);
 	if (r < 0)

@@ -92,6 +92,9 @@ int cmd_pull_run(const struct cmd *cmd, int operand_count, char **operands, cons
 		progress_init(&view, is_quiet, is_json, is_progress_json);
 		signal(SIGINT, pull_stop);
 		signal(SIGTERM, pull_stop);
+		/* A terminal that goes away leaves no half a folder behind, and does not end what nohup started. */
+		if (signal(SIGHUP, pull_stop) == SIG_IGN)
+			signal(SIGHUP, SIG_IGN);
 		r = pull_folder(&options, &result, &err);
 		progress_clear(&view);
 	}
