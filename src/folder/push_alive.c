@@ -4,7 +4,7 @@
 
 #include "folder/push_impl.h"
 
-#define ALIVE_AFTER_US   (1 * SEC_US) /* without anything; and between two questions */
+#define ALIVE_AFTER_US   (1 * SEC_US) /* without anything, and between two questions; sooner for who is impatient */
 #define ALIVE_TIMEOUT_US (5 * SEC_US)
 
 static void alive_called(struct fetch *fetch, struct fetch_call *call)
@@ -14,9 +14,15 @@ static void alive_called(struct fetch *fetch, struct fetch_call *call)
 	alive->is_done = true;
 }
 
-void push_alive_begin(struct push_alive *alive, int64_t now_us)
+/* There must be time for several questions before the push gives up. */
+static int64_t ask_at(const struct push *push, int64_t now_us)
 {
-	*alive = (struct push_alive){ .call = FETCH_CALL_INIT, .heard_us = now_us, .due_us = now_us + ALIVE_AFTER_US };
+	return now_us + min_i64(ALIVE_AFTER_US, push->give_up_us / 4);
+}
+
+void push_alive_begin(struct push_alive *alive, const struct push *push, int64_t now_us)
+{
+	*alive = (struct push_alive){ .call = FETCH_CALL_INIT, .heard_us = now_us, .due_us = ask_at(push, now_us) };
 }
 
 static void alive_ask(struct push_alive *alive, struct push *push)
@@ -37,7 +43,7 @@ int64_t push_alive_step(struct push_alive *alive, struct push *push, int64_t byt
 	if (bytes_sent > alive->bytes_sent) {
 		alive->bytes_sent = bytes_sent;
 		alive->heard_us = now_us;
-		alive->due_us = now_us + ALIVE_AFTER_US;
+		alive->due_us = ask_at(push, now_us);
 	}
 	if (alive->is_running && alive->is_done) {
 		alive->is_running = false;
@@ -47,7 +53,7 @@ int64_t push_alive_step(struct push_alive *alive, struct push *push, int64_t byt
 			alive->is_thinking = true;
 		}
 		buf_fini(&alive->call.answer);
-		alive->due_us = now_us + ALIVE_AFTER_US;
+		alive->due_us = ask_at(push, now_us);
 	}
 	if (!alive->is_running && now_us >= alive->due_us)
 		alive_ask(alive, push);

@@ -251,7 +251,7 @@ static int push_ask_wait(struct push *push, const struct push_ask *ask, struct f
 	bool is_told = false;
 	struct push_alive alive;
 	int r = 0;
-	push_alive_begin(&alive, start_us);
+	push_alive_begin(&alive, push, start_us);
 	while (!*is_done && r == 0) {
 		fetch_step(push->fetch, PUSH_TICK_US);
 		if (*is_done)

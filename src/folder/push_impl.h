@@ -281,7 +281,7 @@ struct push_alive {
 	bool is_running, is_done;
 	bool is_thinking; /* it has answered that it is there */
 };
-void push_alive_begin(struct push_alive *alive, int64_t now_us);
+void push_alive_begin(struct push_alive *alive, const struct push *push, int64_t now_us);
 /* bytes_sent: of the call's body. Returns for how long nothing has come. */
 int64_t push_alive_step(struct push_alive *alive, struct push *push, int64_t bytes_sent, int64_t now_us);
 void push_alive_end(struct push_alive *alive, struct push *push);
