@@ -22,8 +22,8 @@ struct nonce_store {
 struct nonce_store *nonce_mem_new(size_t limit_count);
 
 /* The same, and each is written into a file (and `path`.1) before it is accepted, so that a process that was killed knows them again. The file is
- * not synced: what a machine's crash may have taken is made good by refusing (-ERR_CLOCK_SKEW) all that expire before the newest one found, and what
- * the system had not yet written by then. -ERR_DISK: it could not be written. */
+ * not synced for each: what a machine's crash may have taken is made good by refusing (-ERR_CLOCK_SKEW) all that expire until a while after the newest
+ * one found, and by syncing those that would expire later still. -ERR_DISK: it could not be written. */
 int nonce_file_open(const char *path, size_t limit_count, int64_t now_wall_us, struct nonce_store **ret_store,
 		    struct err *err);
 

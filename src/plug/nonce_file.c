@@ -15,7 +15,7 @@
 #define FILE_TURN_BYTES ((uint64_t)4 * MIB) /* a larger one may become `path`.1 */
 #define FILE_MAX_BYTES  ((size_t)256 * MIB) /* of what is read back */
 #define LINE_SIZE       352
-/* Linux writes what is older than 30 s (vm.dirty_expire_centisecs), looking every 5 s. */
+/* What expires that much later than all that is surely on the disk is synced with all before it; so nothing that a crash takes expires later. */
 #define UNWRITTEN_US (35 * SEC_US)
 #define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
 #define BOOT_SIZE    64
@@ -32,6 +32,7 @@ struct nonce_file {
 	int fd;
 	uint64_t size_bytes;
 	int64_t last_wall_us, former_last_wall_us; /* the latest expiry in each file */
+	int64_t synced_wall_us;                    /* the latest that is on the disk, of the newer one */
 };
 
 static struct nonce_file *file_of(struct nonce_store *store) { return CONTAINER_OF(store, struct nonce_file, store); }
@@ -63,7 +64,7 @@ static int begin_file(struct nonce_file *file, struct err *err)
 	const int size = snprintf(line, sizeof(line), "boot %s %" PRId64 "\n", file->boot, file->floor_wall_us);
 	const int r = fs_replace_file(file->path, (struct str){ line, (size_t)size }, 0600, err);
 
-	file->last_wall_us = 0;
+	file->last_wall_us = file->synced_wall_us = 0;
 	return r < 0 ? r : open_at(file, (uint64_t)size, err);
 }
 
@@ -95,6 +96,11 @@ static int append(struct nonce_file *file, struct str nonce, int64_t expires_wal
 			       "the request's nonce could not be written down: %s", why.text);
 	file->size_bytes += (uint64_t)size;
 	file->last_wall_us = max_i64(file->last_wall_us, expires_wall_us);
+	if (expires_wall_us <= file->synced_wall_us + UNWRITTEN_US)
+		return 0;
+	if (fs_sync_data(file->fd, file->path, &why) < 0)
+		return err_set(err, ERR_DISK, "the request's nonce could not be kept: %s", why.text);
+	file->synced_wall_us = expires_wall_us;
 	return 0;
 }
 

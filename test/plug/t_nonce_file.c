@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -14,6 +16,16 @@
 #include "sys/fs.h"
 
 static char dir[64], path[80];
+
+/* In the place of the C library's: what was synced last, and how much of it there was. */
+static struct stat synced;
+static int sync_count;
+int fdatasync(int fd)
+{
+	assert_int_equal(fstat(fd, &synced), 0);
+	sync_count++;
+	return (int)syscall(SYS_fdatasync, fd);
+}
 
 static int set_up(void **state)
 {
@@ -117,6 +129,45 @@ static void test_a_start_of_the_machine(void **state)
 	store->ops->free(store);
 }
 
+/* A machine that stops takes what was not synced, however long nothing had come before: what was accepted is not accepted again. */
+static void test_a_crash_of_the_machine(void **state)
+{
+	const int64_t ages_us[] = { 0, 10 * SEC_US, 3600 * SEC_US, 3601 * SEC_US, 3630 * SEC_US, 3650 * SEC_US };
+	const int64_t begin_us = 1000 * SEC_US, life_us = 120 * SEC_US;
+	struct nonce_store *store;
+	char nonce[16];
+
+	(void)state;
+	for (size_t last = 0; last < COUNT_OF(ages_us); last++) {
+		unlink(path);
+		sync_count = 0;
+		store = open_file(begin_us);
+		for (size_t i = 0; i <= last; i++) {
+			snprintf(nonce, sizeof(nonce), "n%zu", i);
+			assert_int_equal(use(store, nonce, begin_us + ages_us[i] + life_us, begin_us + ages_us[i]), 0);
+		}
+		store->ops->free(store);
+		/* With one for the file itself. */
+		assert_int_equal(sync_count, last < 2 ? 2 : last < 5 ? 3 : 4);
+		FILE *file = fopen(path, "r+b");
+		struct stat now;
+
+		assert_non_null(file);
+		assert_int_equal(fstat(fileno(file), &now), 0);
+		assert_int_equal(now.st_ino, synced.st_ino);
+		assert_int_equal(ftruncate(fileno(file), synced.st_size), 0);
+		fputs("boot x", file); /* another one */
+		fclose(file);
+		store = open_file(begin_us + ages_us[last] + SEC_US);
+		for (size_t i = 0; i <= last; i++) {
+			snprintf(nonce, sizeof(nonce), "n%zu", i);
+			assert_true(use(store, nonce, begin_us + ages_us[i] + life_us,
+					begin_us + ages_us[last] + SEC_US) < 0);
+		}
+		store->ops->free(store);
+	}
+}
+
 /* Long files take turns, and neither grows for ever. */
 static void test_files_take_turns(void **state)
 {
@@ -203,6 +254,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_a_start_after_a_kill, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_start_of_the_machine, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_crash_of_the_machine, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_files_take_turns, set_up, tear_down),
 		cmocka_unit_test(test_urls_of_redis),
 		cmocka_unit_test(test_redis_that_is_away),
