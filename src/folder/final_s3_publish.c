@@ -207,7 +207,8 @@ struct publishing {
 	uint64_t next_seq;
 	bool has_folder; /* `folder` was read, and whether anything is in it is not known yet */
 	bool is_listed;
-	int result; /* the first failure */
+	bool is_too_long; /* an entry's path is */
+	int result;       /* the first failure */
 	struct err err;
 };
 
@@ -242,6 +243,11 @@ static int on_entry(void *owner, const struct store_entry *entry)
 	publishing->next_seq = entry->seq + 1;
 	if (entry->seq == 0) /* the root: the manifest has it */
 		return 0;
+	/* Of a transfer that was planned while the final store was a folder nobody looked whether a bucket takes its names. */
+	if (entry->path.size > S3_KEY_MAX) {
+		publishing->is_too_long = true;
+		return 1;
+	}
 	end_folder(publishing, entry->path);
 	if (entry->type == MANIFEST_DIR) {
 		copy_entry(&publishing->folder, entry);
@@ -264,6 +270,10 @@ static int read_page_locked(struct publishing *publishing)
 					 &publishing->err);
 	if (result < 0)
 		return result;
+	if (publishing->is_too_long)
+		return err_set(&publishing->err, ERR_ENTRY_REFUSED,
+			       "entry %" PRIu64 " has a path of more than %d bytes: it cannot be in a bucket",
+			       publishing->next_seq - 1, S3_KEY_MAX);
 	if (publishing->page_count == 0) {
 		publishing->is_listed = true;
 		end_folder(publishing, STR_NONE);

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <sys/socket.h>
 #include <cmocka.h>
 
 #include "folder/final_s3.h"
@@ -138,10 +141,78 @@ static int setup(void **state UNUSED)
 	return setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
 }
 
+/* --- a bucket in which nothing is --- */
+
+#define EMPTY "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+static void *serve(void *arg)
+{
+	const int *listen_fd = arg;
+	char request[8192];
+	int fd;
+
+	while ((fd = accept(*listen_fd, NULL, NULL)) >= 0) {
+		if (recv(fd, request, sizeof(request), 0) > 0)
+			(void)send(fd, EMPTY, strlen(EMPTY), MSG_NOSIGNAL);
+		fs_close(&fd);
+	}
+	return NULL;
+}
+
+/* An entry as a folder takes it, and no bucket. */
+static int entries(struct store *store UNUSED, const char *transfer_id UNUSED, uint64_t from_seq,
+		   uint64_t to_seq UNUSED, int (*each)(void *owner, const struct store_entry *entry), void *owner,
+		   struct err *err UNUSED)
+{
+	static char path[S3_KEY_MAX + 2];
+	struct store_entry entry = { .seq = 1, .type = MANIFEST_FILE, .path = { path, sizeof(path) - 1 } };
+
+	memset(path, 'a', sizeof(path) - 1);
+	if (from_seq <= 1)
+		(void)each(owner, &entry);
+	return 0;
+}
+
+static void a_path_that_was_planned_for_a_folder(void **state UNUSED)
+{
+	static const struct store_ops ops = { .entries = entries };
+	struct store store = { .ops = &ops };
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof(address);
+	int listen_fd = socket(AF_INET, SOCK_STREAM, 0);
+	struct merge *merge = calloc(1, sizeof(*merge));
+	struct merge_run *run = calloc(1, sizeof(*run));
+	char endpoint[64];
+	pthread_t thread;
+	struct err err;
+
+	assert_true(merge && run);
+	assert_int_equal(bind(listen_fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(listen_fd, 8), 0);
+	assert_int_equal(getsockname(listen_fd, (struct sockaddr *)&address, &size), 0);
+	assert_int_equal(pthread_create(&thread, NULL, serve, &listen_fd), 0);
+	snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", ntohs(address.sin_port));
+	merge->store = &store;
+	struct final_s3 *final = open_with("s3://abc/x", endpoint, &err);
+	merge->bucket = final;
+	assert_non_null(final);
+	run->merge = merge;
+	snprintf(run->transfer.batch, sizeof(run->transfer.batch), "batch");
+	assert_int_equal(final_s3_publish(run, &err), -(int)ERR_ENTRY_REFUSED);
+	assert_non_null(strstr(err.text, "entry 1"));
+	(void)shutdown(listen_fd, SHUT_RDWR);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	fs_close(&listen_fd);
+	final_s3_free(&final);
+	free(merge);
+	free(run);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(configurations), cmocka_unit_test(keys),
-					    cmocka_unit_test(names) };
+					    cmocka_unit_test(names),
+					    cmocka_unit_test(a_path_that_was_planned_for_a_folder) };
 
 	return cmocka_run_group_tests(tests, setup, NULL);
 }
