@@ -169,7 +169,7 @@ static int run(struct spawn *spawn, struct child *child, struct err *err)
 		(void)kill(-child->pid, SIGKILL); /* what it has started, where that is in its group */
 	/* Where SIGCHLD is ignored the kernel keeps no child's end: what nobody knows is no success. */
 	if (result == 0 && ended < 0)
-		return err_sys(err, ERR_SYSTEM, errno, "how '%.200s' ended is not known", spawn->argv[0]);
+		return err_set(err, ERR_SYSTEM, "how '%.200s' ended is not known: is SIGCHLD ignored?", spawn->argv[0]);
 	return result < 0 ? result : judge(spawn, status, err);
 }
 
