@@ -480,6 +480,18 @@ static void test_move_is_optimistic_and_guards_completeness(void **state)
 	counters_agree(w, id_a);
 }
 
+/* A node whose clock is beyond reason says twice that it has a chunk. */
+static void test_a_receipt_of_the_last_moment_may_be_repeated(void **state)
+{
+	struct world *w = *state;
+	struct store_receipt receipt = receipt_make(id_a, 1, 0, digest_1, "n1");
+
+	(void)planned(w, id_a, "q3", 1, 1);
+	receipt.finished_wall_us = INT64_MAX;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(give(w, receipt), ERR_NONE);
+}
+
 static void test_failed_transfer_takes_nothing(void **state)
 {
 	struct world *w = *state;
@@ -701,6 +713,7 @@ int main(void)
 		CASE(test_chunk_taken_by_a_substitute_after_a_mismatch),
 		CASE(test_receipts_of_two_transfers_in_one_call),
 		CASE(test_move_is_optimistic_and_guards_completeness),
+		CASE(test_a_receipt_of_the_last_moment_may_be_repeated),
 		CASE(test_failed_transfer_takes_nothing),
 		CASE(test_note_changes_only_the_reason),
 		CASE(test_reopen_by_object_and_by_node),
