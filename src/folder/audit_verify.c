@@ -32,12 +32,16 @@ static bool is_same(const struct audit_point *a, const struct audit_point *b)
 	return a->id == b->id && memcmp(a->hash, b->hash, sizeof(a->hash)) == 0;
 }
 
-/* The next part of the chain begins after this row, which must be the last one seen. */
+/* The next part of the chain begins after this row, which must be the last one seen; or where the part before it began: a scheduler that died before
+ * it took the rows of its last archive out has them in both places. */
 static void join(struct audit_verify *verify, const struct audit_point *after, const char *what)
 {
 	struct err fault = ERR_INIT;
 
-	if (verify->is_begun && after->id != verify->last.id) {
+	if (verify->is_begun && after->id < verify->last.id && is_same(after, &verify->part)) {
+		if (verify->twice.id < verify->last.id)
+			verify->twice = verify->last;
+	} else if (verify->is_begun && after->id != verify->last.id) {
 		err_set(&fault, ERR_AUDIT_BROKEN,
 			"%s begins after row %" PRIu64 ", but what is before it ends with row %" PRIu64, what,
 			after->id, verify->last.id);
@@ -50,7 +54,7 @@ static void join(struct audit_verify *verify, const struct audit_point *after, c
 	if (!verify->is_begun)
 		verify->after = *after;
 	verify->is_begun = true;
-	verify->last = *after;
+	verify->last = verify->part = *after;
 	if (verify->witness.id > 0 && after->id == verify->witness.id)
 		verify->is_witness_met = verify->is_witness_met || is_same(after, &verify->witness);
 }
@@ -59,9 +63,15 @@ static void take(struct audit_verify *verify, const struct audit_row *row)
 {
 	struct err fault = ERR_INIT;
 
-	verify->row_count++;
+	verify->row_count += row->id > verify->twice.id;
 	if (audit_row_check(verify->hasher, &verify->last, row, &fault) < 0)
 		tell(verify, &fault);
+	if (row->id == verify->twice.id && !is_same(&verify->last, &verify->twice)) {
+		err_set(&fault, ERR_AUDIT_BROKEN,
+			"row %" PRIu64 " is another one than in the archive: it, or a row before it, was replaced",
+			row->id);
+		tell(verify, &fault);
+	}
 	if (row->id == verify->witness.id && is_same(&verify->last, &verify->witness))
 		verify->is_witness_met = true;
 }
@@ -207,6 +217,12 @@ int audit_verify_end(struct audit_verify *verify, struct err *err)
 	const struct audit_point *witness = &verify->witness;
 	struct err fault = ERR_INIT;
 
+	if (verify->last.id < verify->twice.id) {
+		err_set(&fault, ERR_AUDIT_BROKEN,
+			"the archive ends with row %" PRIu64 ", but what has its rows too ends with row %" PRIu64,
+			verify->twice.id, verify->last.id);
+		tell(verify, &fault);
+	}
 	if (witness->id > 0 && !verify->is_witness_met && witness->id < verify->after.id)
 		return err_set(err, ERR_USAGE,
 			       "row %" PRIu64

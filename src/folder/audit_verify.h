@@ -17,6 +17,8 @@ struct audit_verify {
 	bool is_witness_met; /* its row was seen, and is the same */
 	/* Its own. */
 	bool is_begun;
+	struct audit_point part;  /* the last part began behind it */
+	struct audit_point twice; /* rows up to this one were in the part before it too */
 	struct audit_hasher *hasher;
 };
 void audit_verify_init(struct audit_verify *verify);
