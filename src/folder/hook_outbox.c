@@ -108,8 +108,8 @@ int hook_outbox_remove(struct hook *hook, const char *transfer_id, struct err *e
 int hook_outbox_fail(struct hook *hook, const struct hook_debt *debt, struct err *err)
 {
 	char text[RECORD_SIZE];
-	int size = snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 "\n%s\n", debt->next_seq, debt->tries,
-			    debt->error);
+	/* Its tries are over; whoever moves the file back gives it new ones. */
+	int size = snprintf(text, sizeof(text), "%" PRIu64 " 0\n%s\n", debt->next_seq, debt->error);
 
 	int result = replace(hook->failed_fd, debt->transfer_id, (struct str){ text, (size_t)size }, err);
 	return result < 0 ? result : hook_outbox_remove(hook, debt->transfer_id, err);

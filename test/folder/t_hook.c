@@ -85,6 +85,11 @@ static void a_debt_and_its_end(void **state UNUSED)
 	assert_true(hook_outbox_failed(&hook, ONE, error));
 	assert_string_equal(error, "it said no");
 	assert_int_equal(listed(&hook), 0);
+	/* Moved back by hand it goes on where it was, with as many tries as any other. */
+	assert_int_equal(fs_rename(hook.failed_fd, ONE, hook.dir_fd, ONE, false, &err), 0);
+	assert_int_equal(hook_outbox_read(&hook, ONE, &back, &err), 0);
+	assert_int_equal(back.next_seq, 7);
+	assert_int_equal(back.tries, 0);
 	assert_int_equal(hook_outbox_remove(&hook, ONE, &err), 0);
 	close_outbox(&hook);
 }
