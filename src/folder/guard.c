@@ -78,8 +78,7 @@ bool guard_begin(struct guard *guard, const struct sock_addr *from, int64_t now_
 	*ret_is_counted = is_known && wait_us == 0;
 	if (*ret_is_counted) {
 		slot->full_us = spend(slot->full_us, GUARD_ADDRESS_BURST, GUARD_ADDRESS_EVERY_US, now_us);
-		guard->total_full_us =
-			spend(guard->total_full_us, GUARD_TOTAL_BURST, GUARD_TOTAL_EVERY_US, now_us);
+		guard->total_full_us = spend(guard->total_full_us, GUARD_TOTAL_BURST, GUARD_TOTAL_EVERY_US, now_us);
 	}
 	pthread_mutex_unlock(&guard->lock);
 	*ret_wait_us = wait_us;
