@@ -142,12 +142,23 @@ static void conn_taken(struct redis_conn *conn, size_t size)
 	memmove(conn->data, conn->data + size, conn->size);
 }
 
-/* Its refusal in its own words, which never repeat what was sent to it as a password. */
+/* Its refusal in its own words. */
 static int refused(const struct resp_item *item, struct err *err)
 {
 	char shown[160];
 
 	return err_set(err, ERR_NONCES, "Redis refuses: %s", str_display(item->text, shown, sizeof(shown)));
+}
+
+/* That of a password by its first word only: a server that does not know AUTH repeats what was sent with it. */
+static int refused_password(const struct resp_item *item, struct err *err)
+{
+	struct str rest = item->text, word = STR_NONE;
+	char shown[32];
+
+	(void)str_cut(&rest, ' ', &word);
+	word.size = min_size(word.size, 20);
+	return err_set(err, ERR_NONCES, "Redis refuses user or password: %s", str_display(word, shown, sizeof(shown)));
 }
 
 /* --- connecting --- */
@@ -205,7 +216,7 @@ static int greet(const struct nonce_redis *redis, struct redis_conn *conn, int64
 	for (unsigned i = 0; r == 0 && i < count; i++) {
 		r = conn_reply(conn, deadline_us, &item, &size, err);
 		if (r == 0 && item.type != RESP_SIMPLE)
-			r = refused(&item, err);
+			r = i + 1 < count ? refused_password(&item, err) : refused(&item, err);
 		if (r == 0)
 			conn_taken(conn, size);
 	}

@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +17,7 @@
 
 #include "plug/nonce.h"
 #include "sys/fs.h"
+#include "sys/sock.h"
 
 static char dir[64], path[80];
 
@@ -249,6 +253,50 @@ static void test_redis_that_is_away(void **state)
 	store->ops->free(store);
 }
 
+/* A server that says what it was sent: that goes to logs and to clients, and the password is not for them. */
+static void *answer_all(void *owner)
+{
+	const int fd = accept(*(int *)owner, NULL, NULL);
+	char bytes[512];
+	const struct str said = STR("-ERR unknown command 'AUTH', with args beginning with: 'top-secret' \r\n+OK\r\n");
+
+	assert_true(read(fd, bytes, sizeof(bytes)) > 0);
+	assert_int_equal(write(fd, said.data, said.size), said.size);
+	while (read(fd, bytes, sizeof(bytes)) > 0)
+		;
+	close(fd);
+	return NULL;
+}
+
+static void test_redis_that_repeats_the_password(void **state)
+{
+	struct nonce_redis_options options = { .timeout_us = 10 * SEC_US };
+	struct sock_addr addr;
+	struct nonce_store *store;
+	char url[SOCK_TEXT_SIZE + 16], text[SOCK_TEXT_SIZE], file[96];
+	struct err err = ERR_INIT;
+	pthread_t thread;
+
+	(void)state;
+	write_file("top-secret\n", ".password");
+	snprintf(file, sizeof(file), "%s.password", path);
+	assert_int_equal(sock_addr_parse("127.0.0.1:0", &addr, NULL), 0);
+	int fd = sock_listen(&addr, false, NULL);
+	assert_true(fd >= 0 && fcntl(fd, F_SETFL, 0) == 0);
+	assert_int_equal(sock_local(fd, &addr), 0);
+	assert_int_equal(pthread_create(&thread, NULL, answer_all, &fd), 0);
+	snprintf(url, sizeof(url), "redis://%s/0", sock_addr_text(&addr, text));
+	options.url = url;
+	options.password_file = file;
+	assert_int_equal(nonce_redis_new(&options, &store, NULL), 0);
+	assert_int_equal(store->ops->use(store, STR("a"), 100, 10, &err), -ERR_NONCES);
+	if (strstr(err.text, "secret") || !strstr(err.text, "password: ERR"))
+		fail_msg("%s", err.text);
+	store->ops->free(store);
+	pthread_join(thread, NULL);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -258,6 +306,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_files_take_turns, set_up, tear_down),
 		cmocka_unit_test(test_urls_of_redis),
 		cmocka_unit_test(test_redis_that_is_away),
+		cmocka_unit_test_setup_teardown(test_redis_that_repeats_the_password, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
