@@ -179,13 +179,17 @@ static void tell_due(struct alerts *alerts, int64_t now_mono_us, bool *is_failin
 	pthread_mutex_unlock(&alerts->lock);
 }
 
-static void wait_a_while(struct alerts *alerts, int64_t wait_us)
+/* A new alert wakes it, unless it has just failed: then more of them do not make the other side be asked more often. */
+static void wait_a_while(struct alerts *alerts, bool is_failing)
 {
 	struct timespec until;
+	int result = 0;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += wait_us / SEC_US;
-	pthread_cond_timedwait(&alerts->changed, &alerts->lock, &until);
+	until.tv_sec += (is_failing ? RETRY_US : SEC_US) / SEC_US;
+	do
+		result = pthread_cond_timedwait(&alerts->changed, &alerts->lock, &until);
+	while (is_failing && !alerts->is_stopping && result == 0);
 }
 
 static void *alerts_main(void *arg)
@@ -199,7 +203,7 @@ static void *alerts_main(void *arg)
 		struct alert one;
 		if (!alerts->is_stopping &&
 		    (is_failing || alert_table_due(&alerts->table, clock_mono_us(), &one, 1) == 0))
-			wait_a_while(alerts, is_failing ? RETRY_US : SEC_US);
+			wait_a_while(alerts, is_failing);
 		is_stopping = alerts->is_stopping;
 		pthread_mutex_unlock(&alerts->lock);
 	}

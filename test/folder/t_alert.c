@@ -1,9 +1,11 @@
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -171,12 +173,37 @@ static void test_the_end_tells_the_rest(void **state)
 		    told.calls == 1); /* all of it, unless the last attempt was the one that failed */
 }
 
+/* The other side is away: it is not asked more often because there is more to tell. */
+static int tell_nobody(void *owner, const struct alert *alerts UNUSED, size_t count UNUSED, struct err *err)
+{
+	atomic_fetch_add((atomic_int *)owner, 1);
+	return err_set(err, ERR_SCHEDULER_DOWN, "nobody hears it");
+}
+
+static void test_nobody_hears(void **state)
+{
+	const struct alert alert = make(ERR_TICKET_BAD, "", 1, NOW_US);
+	atomic_int told_count = 0;
+	const struct alerts_options options = { .tell = tell_nobody, .owner = &told_count };
+	struct alerts *alerts;
+
+	(void)state;
+	assert_int_equal(alerts_start(&options, &alerts, NULL), 0);
+	for (int i = 0; i < 100; i++) {
+		alerts_note(alerts, &alert, "192.0.2.1:1");
+		usleep(2000);
+	}
+	assert_int_equal(atomic_load(&told_count), 1);
+	/* The end does not wait for its time. */
+	alerts_stop(&alerts);
+	assert_int_equal(atomic_load(&told_count), 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_the_same_again_and_again),
-		cmocka_unit_test(test_what_is_told_apart),
-		cmocka_unit_test(test_a_flood),
+		cmocka_unit_test(test_nobody_hears),           cmocka_unit_test(test_the_same_again_and_again),
+		cmocka_unit_test(test_what_is_told_apart),     cmocka_unit_test(test_a_flood),
 		cmocka_unit_test(test_the_end_tells_the_rest),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
