@@ -479,9 +479,9 @@ static void alerts_before_a_stop(void **state)
 	expect_status(200);
 	uint64_t count = 0, more;
 	for (const char *at = answer.text; (at = strstr(at, "the API key is not one of")) != NULL; at++) {
-		const char *and = strstr(at, "(and "), *end = strchr(at, '\n');
+		const char *told = strstr(at, "(and "), *end = strchr(at, '\n');
 
-		more = and && (!end || and < end) ? strtoull(and + 5, NULL, 10) : 0;
+		more = told && (!end || told < end) ? strtoull(told + 5, NULL, 10) : 0;
 		count += 1 + more;
 	}
 	if (count != 3)
