@@ -35,10 +35,11 @@ static void fetch_all(void)
 	MUST(mac);
 	for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
 		char name[8];
-		OSSL_PARAM params[] = { OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name, 0),
-					OSSL_PARAM_construct_end() };
+		OSSL_PARAM params[2];
 
 		MUST(str_copy(str_from(ROWS[i].openssl_name), name, sizeof(name)));
+		params[0] = OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name, 0); /* measures it */
+		params[1] = OSSL_PARAM_construct_end();
 		fetched.digests[i] = EVP_MD_fetch(NULL, name, NULL);
 		if (!fetched.digests[i] || ROWS[i].size != MAC_SIZE)
 			continue;
