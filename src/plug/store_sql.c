@@ -101,6 +101,25 @@ void sql_reader_put(struct sql_store *store, struct sql_conn *conn)
 		sql_conn_close(conn);
 }
 
+struct sql_stmt *sql_reader_stmt(struct store *store, enum sql_id id, struct err *err)
+{
+	struct sql_conn *conn = sql_reader_get(sql_store_of(store), err);
+	struct sql_stmt *stmt = conn ? sql_stmt(conn, id, err) : NULL;
+
+	if (conn && !stmt)
+		sql_reader_put(sql_store_of(store), conn);
+	return stmt;
+}
+
+int sql_reader_end(struct store *store, struct sql_stmt *stmt, int row)
+{
+	struct sql_conn *conn = stmt->conn;
+
+	sql_reset(stmt);
+	sql_reader_put(sql_store_of(store), conn);
+	return row < 0 ? row : 0;
+}
+
 static void sql_close(struct store *store)
 {
 	struct sql_store *sql = sql_store_of(store);

@@ -211,6 +211,10 @@ void sql_writer_return(struct sql_writer *writer);
 /* An idle reader, or a new one: never waits, so that a callback may read too. */
 struct sql_conn *sql_reader_get(struct sql_store *store, struct err *err);
 void sql_reader_put(struct sql_store *store, struct sql_conn *conn);
+/* A reader on which the statement is ready, until sql_reader_end. NULL: it failed, and none is held. */
+struct sql_stmt *sql_reader_stmt(struct store *store, enum sql_id id, struct err *err);
+/* Gives both back, and ends the read transaction: a page never holds the write-ahead log back for longer than it lasts. row is the last that sql_row said: negative is returned, anything else is 0. */
+int sql_reader_end(struct store *store, struct sql_stmt *stmt, int row);
 
 /* What a write needs to know of its transfer. */
 struct sql_brief {

@@ -78,15 +78,12 @@ int sql_order_save(struct store *store, const struct store_order *order, const s
 int sql_order_list(struct store *store, int (*each)(void *owner, const struct store_order *order), void *owner,
 		   struct err *err)
 {
-	struct sql_store *sql = sql_store_of(store);
-	struct sql_conn *conn = sql_reader_get(sql, err);
-	struct sql_stmt *stmt;
-	int row = -ERR_STORE;
+	struct sql_stmt *stmt = sql_reader_stmt(store, SQL_ORDER_LIST, err);
+	int row;
 
-	if (!conn)
+	if (!stmt)
 		return -ERR_STORE;
-	stmt = sql_stmt(conn, SQL_ORDER_LIST, err);
-	while (stmt && (row = sql_row(conn, stmt, err, "listing what is ordered about nodes")) > 0) {
+	while ((row = sql_row(stmt->conn, stmt, err, "listing what is ordered about nodes")) > 0) {
 		struct store_order order = { .is_weight_ordered = !sql_is_null(stmt, 2) };
 
 		sql_text(stmt, 0, order.node_id, sizeof(order.node_id));
@@ -98,8 +95,5 @@ int sql_order_list(struct store *store, int (*each)(void *owner, const struct st
 		if (each(owner, &order) != 0)
 			break;
 	}
-	if (stmt)
-		sql_reset(stmt);
-	sql_reader_put(sql, conn);
-	return row < 0 ? row : 0;
+	return sql_reader_end(store, stmt, row);
 }

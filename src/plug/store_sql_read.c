@@ -17,14 +17,6 @@ static int no_transfer(struct err *err, const char *id)
 	return err_set(err, ERR_NO_TRANSFER, "there is no transfer %s", id);
 }
 
-/* Ends the read transaction too: a page never holds the write-ahead log back for longer than it lasts. */
-static int page_close(struct sql_store *sql, struct sql_conn *conn, struct sql_stmt *stmt, int row)
-{
-	sql_reset(stmt);
-	sql_reader_put(sql, conn);
-	return row < 0 ? row : 0;
-}
-
 static int read_transfer(struct sql_stmt *stmt, struct store_transfer *ret, struct err *err)
 {
 	struct str batch = sql_bytes(stmt, 2);
@@ -66,9 +58,9 @@ static int read_transfer(struct sql_stmt *stmt, struct store_transfer *ret, stru
 }
 
 /* One transfer from a statement that gives at most one. 1: found; 0: none. */
-static int transfer_one(struct sql_conn *conn, struct sql_stmt *stmt, struct store_transfer *ret, struct err *err)
+static int transfer_one(struct sql_stmt *stmt, struct store_transfer *ret, struct err *err)
 {
-	int row = sql_row(conn, stmt, err, "reading a transfer");
+	int row = sql_row(stmt->conn, stmt, err, "reading a transfer");
 
 	if (row <= 0)
 		return row;
@@ -79,136 +71,107 @@ static int transfer_one(struct sql_conn *conn, struct sql_stmt *stmt, struct sto
 
 int sql_transfer_get(struct store *store, const char *id, struct store_transfer *ret, struct err *err)
 {
-	struct sql_store *sql = sql_store_of(store);
-	struct sql_conn *conn = sql_reader_get(sql, err);
-	struct sql_stmt *stmt;
-	int found = -ERR_STORE;
+	struct sql_stmt *stmt = sql_reader_stmt(store, SQL_TRANSFER_GET, err);
+	int found;
 
-	if (!conn)
+	if (!stmt)
 		return -ERR_STORE;
-	stmt = sql_stmt(conn, SQL_TRANSFER_GET, err);
-	if (stmt) {
-		sql_bind_text(stmt, 1, id);
-		found = transfer_one(conn, stmt, ret, err);
-	}
-	sql_reader_put(sql, conn);
+	sql_bind_text(stmt, 1, id);
+	found = transfer_one(stmt, ret, err);
 	if (found == 0)
-		return no_transfer(err, id);
-	return found < 0 ? found : 0;
+		found = no_transfer(err, id);
+	return sql_reader_end(store, stmt, found);
 }
 
 int sql_transfer_by_batch(struct store *store, struct str batch, struct store_transfer *ret, struct err *err)
 {
-	struct sql_store *sql = sql_store_of(store);
-	struct sql_conn *conn = sql_reader_get(sql, err);
-	struct sql_stmt *stmt;
-	int found = -ERR_STORE;
+	struct sql_stmt *stmt = sql_reader_stmt(store, SQL_TRANSFER_BY_BATCH, err);
+	int found;
 
-	if (!conn)
+	if (!stmt)
 		return -ERR_STORE;
-	stmt = sql_stmt(conn, SQL_TRANSFER_BY_BATCH, err);
-	if (stmt) {
-		sql_bind_bytes(stmt, 1, batch);
-		found = transfer_one(conn, stmt, ret, err);
-	}
-	sql_reader_put(sql, conn);
+	sql_bind_bytes(stmt, 1, batch);
+	found = transfer_one(stmt, ret, err);
 	if (found == 0)
-		return err_set(err, ERR_NO_TRANSFER, "there is no transfer of this batch that has not failed");
-	return found < 0 ? found : 0;
+		found = err_set(err, ERR_NO_TRANSFER, "there is no transfer of this batch that has not failed");
+	return sql_reader_end(store, stmt, found);
 }
 
-static int transfer_rows(struct sql_store *sql, struct sql_conn *conn, struct sql_stmt *stmt,
+static int transfer_rows(struct store *store, struct sql_stmt *stmt,
 			 int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err)
 {
 	struct store_transfer transfer;
 	int row;
 
 	do {
-		row = sql_row(conn, stmt, err, "listing transfers");
+		row = sql_row(stmt->conn, stmt, err, "listing transfers");
 		if (row > 0)
 			row = read_transfer(stmt, &transfer, err) < 0 ? -ERR_STORE_SCHEMA : 1;
 	} while (row > 0 && each(owner, &transfer) == 0);
-	return page_close(sql, conn, stmt, row);
+	return sql_reader_end(store, stmt, row);
 }
 
 int sql_transfer_list(struct store *store, const char *user, unsigned state_mask, size_t limit,
 		      int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err)
 {
-	struct sql_store *sql = sql_store_of(store);
-	struct sql_conn *conn = sql_reader_get(sql, err);
-	struct sql_stmt *stmt = conn ? sql_stmt(conn, user ? SQL_TRANSFER_LIST_USER : SQL_TRANSFER_LIST, err) : NULL;
+	struct sql_stmt *stmt = sql_reader_stmt(store, user ? SQL_TRANSFER_LIST_USER : SQL_TRANSFER_LIST, err);
 
-	if (!conn)
-		return -ERR_STORE;
 	if (!stmt)
-		return page_close(sql, conn, NULL, -ERR_STORE);
+		return -ERR_STORE;
 	sql_bind_i64(stmt, 1, state_mask);
 	sql_bind_u64(stmt, 2, limit);
 	if (user)
 		sql_bind_text(stmt, 3, user);
-	return transfer_rows(sql, conn, stmt, each, owner, err);
+	return transfer_rows(store, stmt, each, owner, err);
 }
 
 int sql_transfers_idle(struct store *store, int64_t before_wall_us, size_t limit,
 		       int (*each)(void *owner, const struct store_transfer *transfer), void *owner, struct err *err)
 {
-	struct sql_store *sql = sql_store_of(store);
-	struct sql_conn *conn = sql_reader_get(sql, err);
-	struct sql_stmt *stmt = conn ? sql_stmt(conn, SQL_TRANSFER_IDLE, err) : NULL;
+	struct sql_stmt *stmt = sql_reader_stmt(store, SQL_TRANSFER_IDLE, err);
 
-	if (!conn)
-		return -ERR_STORE;
 	if (!stmt)
-		return page_close(sql, conn, NULL, -ERR_STORE);
+		return -ERR_STORE;
 	sql_bind_i64(stmt, 1, before_wall_us);
 	sql_bind_u64(stmt, 2, limit);
-	return transfer_rows(sql, conn, stmt, each, owner, err);
+	return transfer_rows(store, stmt, each, owner, err);
 }
 
 int sql_transfers_uncleaned(struct store *store, const char *after_id, size_t limit,
 			    int (*each)(void *owner, const struct store_transfer *transfer), void *owner,
 			    struct err *err)
 {
-	struct sql_store *sql = sql_store_of(store);
-	struct sql_conn *conn = sql_reader_get(sql, err);
-	struct sql_stmt *stmt = conn ? sql_stmt(conn, SQL_TRANSFER_UNCLEANED, err) : NULL;
+	struct sql_stmt *stmt = sql_reader_stmt(store, SQL_TRANSFER_UNCLEANED, err);
 
-	if (!conn)
-		return -ERR_STORE;
 	if (!stmt)
-		return page_close(sql, conn, NULL, -ERR_STORE);
+		return -ERR_STORE;
 	sql_bind_text(stmt, 1, after_id);
 	sql_bind_u64(stmt, 2, limit);
-	return transfer_rows(sql, conn, stmt, each, owner, err);
+	return transfer_rows(store, stmt, each, owner, err);
 }
 
 /* A reader on which `id` is ready with the transfer's number as its first parameter. */
-static struct sql_stmt *page_open(struct sql_store *sql, const char *transfer_id, enum sql_id id,
-				  struct sql_conn **ret_conn, int *ret_result, struct err *err)
+static struct sql_stmt *page_open(struct store *store, const char *transfer_id, enum sql_id id, int *ret_result,
+				  struct err *err)
 {
-	struct sql_conn *conn = sql_reader_get(sql, err);
-	struct sql_stmt *find, *stmt = NULL;
-	int row = -ERR_STORE;
+	struct sql_stmt *find = sql_reader_stmt(store, SQL_TRANSFER_NUM, err), *stmt = NULL;
+	int row;
 
 	*ret_result = -ERR_STORE;
-	if (!conn)
+	if (!find)
 		return NULL;
-	find = sql_stmt(conn, SQL_TRANSFER_NUM, err);
-	if (find) {
-		sql_bind_text(find, 1, transfer_id);
-		row = sql_row(conn, find, err, "looking a transfer up");
-	}
+	sql_bind_text(find, 1, transfer_id);
+	row = sql_row(find->conn, find, err, "looking a transfer up");
 	if (row == 0)
 		*ret_result = no_transfer(err, transfer_id);
-	if (row == 1) {
-		stmt = sql_stmt(conn, id, err);
-		if (stmt)
-			sql_bind_i64(stmt, 1, sql_i64(find, 0));
-		sql_reset(find);
+	if (row == 1)
+		stmt = sql_stmt(find->conn, id, err);
+	if (!stmt) {
+		(void)sql_reader_end(store, find, row);
+		return NULL;
 	}
-	if (!stmt)
-		sql_reader_put(sql, conn);
-	*ret_conn = conn;
+	sql_bind_i64(stmt, 1, sql_i64(find, 0));
+	sql_reset(find);
 	return stmt;
 }
 
@@ -233,10 +196,9 @@ static int chunks_page(struct store *store, const char *transfer_id, struct stor
 		       struct err *err)
 {
 	bool is_stopped = false;
-	struct sql_conn *conn;
 	size_t count = 0;
 	int row;
-	struct sql_stmt *stmt = page_open(sql_store_of(store), transfer_id, SQL_CHUNK_PAGE, &conn, &row, err);
+	struct sql_stmt *stmt = page_open(store, transfer_id, SQL_CHUNK_PAGE, &row, err);
 
 	if (!stmt)
 		return row;
@@ -245,13 +207,13 @@ static int chunks_page(struct store *store, const char *transfer_id, struct stor
 	sql_bind_i64(stmt, 4, state_mask);
 	sql_bind_u64(stmt, 5, limit);
 	do {
-		row = sql_row(conn, stmt, err, "reading chunks");
+		row = sql_row(stmt->conn, stmt, err, "reading chunks");
 		if (row > 0)
 			row = read_chunk(stmt, chunk, err) < 0 ? -ERR_STORE_SCHEMA : 1;
 		count += row > 0;
 		is_stopped = row > 0 && each(owner, chunk) != 0;
 	} while (row > 0 && !is_stopped);
-	row = page_close(sql_store_of(store), conn, stmt, row);
+	row = sql_reader_end(store, stmt, row);
 	return row < 0 ? row : !is_stopped && count == limit;
 }
 
@@ -276,16 +238,15 @@ static int objects_page(struct store *store, const char *transfer_id, uint64_t *
 {
 	struct store_object object;
 	bool is_stopped = false;
-	struct sql_conn *conn;
 	size_t count = 0;
 	int row;
-	struct sql_stmt *stmt = page_open(sql_store_of(store), transfer_id, SQL_OBJECT_PAGE, &conn, &row, err);
+	struct sql_stmt *stmt = page_open(store, transfer_id, SQL_OBJECT_PAGE, &row, err);
 
 	if (!stmt)
 		return row;
 	sql_bind_u64(stmt, 2, *after_file_id);
 	sql_bind_u64(stmt, 3, limit);
-	while (!is_stopped && (row = sql_row(conn, stmt, err, "reading objects")) > 0) {
+	while (!is_stopped && (row = sql_row(stmt->conn, stmt, err, "reading objects")) > 0) {
 		object.file_id = *after_file_id = sql_u64(stmt, 0);
 		object.is_pack = sql_i64(stmt, 1) != 0;
 		object.first_seq = sql_u64(stmt, 2);
@@ -295,7 +256,7 @@ static int objects_page(struct store *store, const char *transfer_id, uint64_t *
 		count++;
 		is_stopped = each(owner, &object) != 0;
 	}
-	row = page_close(sql_store_of(store), conn, stmt, row);
+	row = sql_reader_end(store, stmt, row);
 	return row < 0 ? row : !is_stopped && count == limit;
 }
 
@@ -318,18 +279,17 @@ static int entries_page(struct store *store, const char *transfer_id, uint64_t *
 {
 	struct store_entry entry;
 	bool is_stopped = false;
-	struct sql_conn *conn;
 	size_t count = 0;
 	struct str type;
 	int row;
-	struct sql_stmt *stmt = page_open(sql_store_of(store), transfer_id, SQL_ENTRY_PAGE, &conn, &row, err);
+	struct sql_stmt *stmt = page_open(store, transfer_id, SQL_ENTRY_PAGE, &row, err);
 
 	if (!stmt)
 		return row;
 	sql_bind_u64(stmt, 2, *from_seq);
 	sql_bind_u64(stmt, 3, to_seq_inclusive);
 	sql_bind_i64(stmt, 4, READ_ROWS_MAX);
-	while (!is_stopped && (row = sql_row(conn, stmt, err, "reading entries")) > 0) {
+	while (!is_stopped && (row = sql_row(stmt->conn, stmt, err, "reading entries")) > 0) {
 		entry.seq = sql_u64(stmt, 0);
 		type = sql_bytes(stmt, 1);
 		entry.type = type.size ? type.data[0] : '?';
@@ -345,7 +305,7 @@ static int entries_page(struct store *store, const char *transfer_id, uint64_t *
 		count++;
 		is_stopped = each(owner, &entry) != 0;
 	}
-	row = page_close(sql_store_of(store), conn, stmt, row);
+	row = sql_reader_end(store, stmt, row);
 	return row < 0 ? row : !is_stopped && count == READ_ROWS_MAX;
 }
 
@@ -362,40 +322,30 @@ int sql_entries(struct store *store, const char *transfer_id, uint64_t from_seq,
 
 int sql_chunk_counts(struct store *store, const char *transfer_id, uint64_t *ret_counts, struct err *err)
 {
-	struct sql_store *sql = sql_store_of(store);
-	struct sql_conn *conn = sql_reader_get(sql, err);
-	struct sql_stmt *stmt;
-	int row = -ERR_STORE;
+	struct sql_stmt *stmt = sql_reader_stmt(store, SQL_TRANSFER_COUNTS, err);
+	int row;
 
-	if (!conn)
+	if (!stmt)
 		return -ERR_STORE;
-	stmt = sql_stmt(conn, SQL_TRANSFER_COUNTS, err);
-	if (stmt) {
-		sql_bind_text(stmt, 1, transfer_id);
-		row = sql_row(conn, stmt, err, "reading a transfer's counts");
-	}
+	sql_bind_text(stmt, 1, transfer_id);
+	row = sql_row(stmt->conn, stmt, err, "reading a transfer's counts");
 	for (int i = 0; row > 0 && i < SQL_CHUNK_STATES; i++)
 		ret_counts[i] = sql_u64(stmt, i);
-	sql_reset(stmt);
-	sql_reader_put(sql, conn);
 	if (row == 0)
-		return no_transfer(err, transfer_id);
-	return row < 0 ? row : 0;
+		row = no_transfer(err, transfer_id);
+	return sql_reader_end(store, stmt, row);
 }
 
 int sql_node_list(struct store *store, int (*each)(void *owner, const struct store_node *node), void *owner,
 		  struct err *err)
 {
-	struct sql_store *sql = sql_store_of(store);
-	struct sql_conn *conn = sql_reader_get(sql, err);
+	struct sql_stmt *stmt = sql_reader_stmt(store, SQL_NODE_LIST, err);
 	struct store_node node;
-	struct sql_stmt *stmt;
-	int row = -ERR_STORE;
+	int row;
 
-	if (!conn)
+	if (!stmt)
 		return -ERR_STORE;
-	stmt = sql_stmt(conn, SQL_NODE_LIST, err);
-	while (stmt && (row = sql_row(conn, stmt, err, "listing nodes")) > 0) {
+	while ((row = sql_row(stmt->conn, stmt, err, "listing nodes")) > 0) {
 		sql_text(stmt, 0, node.id, sizeof(node.id));
 		sql_text(stmt, 1, node.addr, sizeof(node.addr));
 		sql_text(stmt, 2, node.incarnation, sizeof(node.incarnation));
@@ -405,5 +355,5 @@ int sql_node_list(struct store *store, int (*each)(void *owner, const struct sto
 		if (each(owner, &node) != 0)
 			break;
 	}
-	return page_close(sql, conn, stmt, row);
+	return sql_reader_end(store, stmt, row);
 }
